@@ -1,0 +1,7 @@
+//! A pure-Rust, async Kafka **transactional client and two-phase-commit sink**.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod ids;
+pub mod proto;
+pub mod record;
+pub mod wire;

@@ -1,0 +1,7 @@
+//! Every decision, as state machines. Pure: no socket, task, clock or randomness; no message structs.
+#![warn(
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]

@@ -1,0 +1,7 @@
+//! Bytes to messages and back. Pure: no socket, clock, task or randomness; knows nothing of retries.
+#![warn(
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
