@@ -5,3 +5,7 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod backoff;
+pub mod connection;
+pub mod outbox;
