@@ -5,3 +5,8 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod api;
+mod cursor;
+pub mod frame;
+pub mod versions;
