@@ -5,3 +5,5 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod code;
