@@ -7,5 +7,8 @@
 )]
 
 pub mod backoff;
+pub mod cause;
 pub mod connection;
 pub mod outbox;
+pub mod transaction;
+pub mod verdict;

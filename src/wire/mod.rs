@@ -10,3 +10,4 @@ pub mod api;
 mod cursor;
 pub mod frame;
 pub mod versions;
+pub mod code;
