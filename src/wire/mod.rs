@@ -9,4 +9,5 @@
 pub mod api;
 mod cursor;
 pub mod frame;
+pub mod guard;
 pub mod versions;
