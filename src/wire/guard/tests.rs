@@ -76,6 +76,31 @@ fn sample_bodies_pass_and_decode_and_what_the_codec_writes_passes_too() {
 }
 
 #[test]
+fn dense_bodies_pass_and_decode_unless_full_of_unknown_tags() {
+    for (direction, api, version) in every_message() {
+        for seed in 0..10 {
+            let body = sample::dense(direction, api, version, 300, &mut Seeded(seed)).body.freeze();
+            match check(direction, api, version, &body) {
+                Ok(()) => drop(decode(direction, api, version, &mut body.clone())),
+                Err(error) => assert_eq!(error.fault, Fault::Memory, "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn marks_point_at_the_parts_of_a_sample() {
+    let sample = sample::sample(Response, Api::ApiVersions, 3, &mut Seeded(3));
+    for mark in &sample.marks {
+        assert!(mark.bytes > 0 && mark.at + mark.bytes <= sample.body.len());
+    }
+    let mut starts: Vec<_> = sample.marks.iter().map(|mark| mark.at).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    assert_eq!(starts.len(), sample.marks.len());
+}
+
+#[test]
 fn a_body_that_is_cut_or_too_long_is_refused() {
     for (direction, api, version) in every_message() {
         let body = sample::body(direction, api, version, &mut Seeded(1));
