@@ -10,4 +10,5 @@ pub mod api;
 pub mod code;
 mod cursor;
 pub mod frame;
+pub mod guard;
 pub mod versions;
