@@ -5,3 +5,6 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod batch;
+mod varint;
