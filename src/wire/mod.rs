@@ -7,4 +7,5 @@
 )]
 
 pub mod batch;
+mod cursor;
 mod varint;

@@ -1,7 +1,7 @@
 //! Control batches: the markers that end a transaction in a partition's log.
 
-use super::{bit, builder::BatchBuilder, put, sealed::SealedBatch, sealed::Stamp};
-use crate::ids::Identity;
+use super::{BatchBuilder, BatchError, SealedBatch, Stamp, bit, put};
+use crate::{ids::Identity, record::Record, wire::cursor::Cursor};
 
 /// What a control record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +25,15 @@ pub struct ControlMarker {
     pub coordinator_epoch: i32,
     /// The marker's time, in milliseconds since the Unix epoch.
     pub timestamp: i64,
+}
+
+/// A control record as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlRecord {
+    /// What it says.
+    pub control_type: ControlType,
+    /// The epoch of the coordinator that decided, if the record is about a transaction and holds one.
+    pub coordinator_epoch: Option<i32>,
 }
 
 impl ControlType {
@@ -61,4 +70,30 @@ pub fn control_batch(marker: &ControlMarker) -> SealedBatch {
     // Markers are outside the producer's sequence.
     batch.stamp(Stamp::Transactional { identity: marker.identity, base_sequence: -1 });
     batch
+}
+
+/// Reads the first record of a control batch.
+pub(super) fn parse(record: &Record) -> Result<ControlRecord, BatchError> {
+    let mut key = Cursor::new(record.key.as_deref().unwrap_or_default());
+    let (Ok(version), Ok(number)) = (key.i16(), key.i16()) else {
+        return Err(BatchError::Control { reason: "its key is too short" });
+    };
+    // Later versions may only add to the key.
+    if version < 0 {
+        return Err(BatchError::Control { reason: "its key has a negative version" });
+    }
+    let control_type = ControlType::from_number(number);
+    let coordinator_epoch = match control_type {
+        ControlType::Abort | ControlType::Commit => {
+            coordinator_epoch(record.value.as_deref().unwrap_or_default())
+        }
+        ControlType::Other(_) => None,
+    };
+    Ok(ControlRecord { control_type, coordinator_epoch })
+}
+
+fn coordinator_epoch(value: &[u8]) -> Option<i32> {
+    let mut value = Cursor::new(value);
+    let version = value.i16().ok()?;
+    (version >= 0).then(|| value.i32().ok()).flatten()
 }

@@ -17,22 +17,36 @@
 //! Writing: [`BatchBuilder`] takes records, [`SealedBatch`] takes a producer's identity, and [`SealedBatch::freeze`]
 //! gives the bytes that go on the wire, as often as they have to be sent.
 //!
+//! Reading: [`Batches`] walks a Fetch payload by headers alone, so that a reader can pass over aborted batches without
+//! decompressing them; [`Batch::records`] opens one. Nothing is sized from a number on the wire.
+//!
 //! Own code and not `kafka-protocol`'s, because the latter folds headers of the same key into one, hides the last offset
 //! delta, ignores append time, splits batches where sequences wrap, and reserves memory from counts on the wire.
 
 mod builder;
 mod compress;
 mod control;
+mod error;
+mod header;
 #[cfg(feature = "lz4")]
 mod lz4;
+mod reader;
+mod records;
 mod sealed;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{BatchBuilder, BatchFull, recycle};
 pub use compress::SealError;
-pub use control::{ControlMarker, ControlType, control_batch};
+pub use control::{ControlMarker, ControlRecord, ControlType, control_batch};
+pub use error::{BatchError, RecordFault};
+pub use header::{BatchHeader, TimestampType};
+pub use reader::{Batch, Batches, Tail};
+pub use records::{HeaderViews, MAX_HEADERS, RecordView, Records};
 pub use sealed::{SealedBatch, Stamp, increment_sequence};
+
+/// The default limit on the decompressed records of one batch, in bytes: 64 MiB.
+pub const DEFAULT_RECORDS_LIMIT: usize = 64 << 20;
 
 /// Bytes of a batch before its first record.
 pub const HEADER_BYTES: usize = 61;

@@ -1,12 +1,16 @@
 //! What the tests of the batch codec share: records as they are made up, and batches made of them.
 
 mod building;
+mod hostile;
+#[cfg(feature = "lz4")]
+mod lz4;
+mod reading;
 
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 
-use super::{BatchBuilder, SealedBatch};
-use crate::record::{Compression, HeaderRef, RecordRef};
+use super::{Batch, BatchBuilder, BatchError, Batches, SealedBatch, put, put_crc};
+use crate::record::{Compression, HeaderRef, Record, RecordRef};
 
 /// A record that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +24,17 @@ struct Sample {
 impl Sample {
     fn value(value: &str) -> Self {
         Self { timestamp: 1_000, key: None, value: Some(value.into()), headers: Vec::new() }
+    }
+
+    /// The sample behind a record that was read.
+    fn from_record(record: Record) -> Self {
+        let headers = record.headers.into_iter().map(|h| (h.key.to_vec(), h.value.map(Vec::from))).collect();
+        Self {
+            timestamp: record.timestamp,
+            key: record.key.map(Vec::from),
+            value: record.value.map(Vec::from),
+            headers,
+        }
     }
 
     /// Hands a borrowed form to `f`.
@@ -48,6 +63,35 @@ fn seal(samples: &[Sample], compression: Compression) -> SealedBatch {
 fn batch_of(values: &[&str]) -> Bytes {
     let samples: Vec<_> = values.iter().map(|value| Sample::value(value)).collect();
     seal(&samples, Compression::None).freeze()
+}
+
+/// The only batch in `bytes`, or what is wrong with it.
+fn read(bytes: impl Into<Bytes>) -> Result<Batch, BatchError> {
+    let mut batches = Batches::new(bytes.into());
+    batches.next().expect("there is a batch or an error")
+}
+
+/// All records of a batch, or what is wrong with one.
+fn records(batch: &Batch) -> Result<Vec<Record>, BatchError> {
+    batch.records()?.collect()
+}
+
+/// The batch with one field of its header changed, and the checksum made valid again.
+fn forged<const N: usize>(batch: &[u8], at: usize, field: [u8; N]) -> Vec<u8> {
+    let mut batch = batch.to_vec();
+    put(&mut batch, at, field);
+    put_crc(&mut batch);
+    batch
+}
+
+/// A batch whose header is right and whose `count` records are `body`.
+fn with_body(count: i32, body: &[u8]) -> Vec<u8> {
+    let mut batch = batch_of(&["x"])[..super::HEADER_BYTES].to_vec();
+    batch.extend_from_slice(body);
+    let length = i32::try_from(batch.len() - super::LENGTH_END).unwrap();
+    put(&mut batch, super::at::LENGTH, length.to_be_bytes());
+    put(&mut batch, super::at::LAST_OFFSET_DELTA, (count - 1).max(0).to_be_bytes());
+    forged(&batch, super::at::COUNT, count.to_be_bytes())
 }
 
 /// Records of any kind, null and empty fields and repeated header keys included.
