@@ -12,3 +12,6 @@ mod cursor;
 pub mod frame;
 pub mod guard;
 pub mod versions;
+pub mod batch;
+mod cursor;
+mod varint;
