@@ -6,4 +6,6 @@
     clippy::cast_sign_loss
 )]
 
+pub mod committable;
+pub mod sealed;
 pub mod verdict;
