@@ -6,6 +6,11 @@
     clippy::cast_sign_loss
 )]
 
+pub mod backoff;
+pub mod cause;
 pub mod committable;
+pub mod connection;
+pub mod outbox;
 pub mod sealed;
+pub mod transaction;
 pub mod verdict;

@@ -6,4 +6,8 @@
     clippy::cast_sign_loss
 )]
 
+pub mod api;
+mod cursor;
+pub mod frame;
+pub mod versions;
 pub mod code;
