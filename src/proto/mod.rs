@@ -10,6 +10,7 @@ pub mod backoff;
 pub mod cause;
 pub mod committable;
 pub mod connection;
+pub mod evidence;
 pub mod outbox;
 pub mod sealed;
 pub mod transaction;

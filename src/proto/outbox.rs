@@ -208,11 +208,7 @@ impl Outbox {
 
     /// The Produce requests that can leave now. `leader` tells where a partition's batches go; a partition
     /// for which it says nothing waits.
-    pub fn drain(
-        &mut self,
-        now: Moment,
-        leader: impl Fn(&TopicPartition) -> Option<NodeId>,
-    ) -> Vec<Produce> {
+    pub fn drain(&mut self, now: Moment, leader: impl Fn(&TopicPartition) -> Option<NodeId>) -> Vec<Produce> {
         let mut requests: BTreeMap<NodeId, (usize, Vec<Item>)> = BTreeMap::new();
         for (partition, queue) in &mut self.partitions {
             let Some(bytes) = queue.sendable(now, self.limits.in_flight) else { continue };
@@ -319,9 +315,7 @@ impl Queue {
             return Item { partition: partition.clone(), batch: sent.batch.id, sequence: sent.sequence };
         }
         let sequence = self.next_sequence;
-        let Some(batch) = self.queued.pop_front() else {
-            unreachable!("sendable() named a batch")
-        };
+        let Some(batch) = self.queued.pop_front() else { unreachable!("sendable() named a batch") };
         self.next_sequence = increment_sequence(sequence, batch.records);
         self.sent.push_back(Sent { batch, sequence, in_flight: true });
         Item { partition: partition.clone(), batch: batch.id, sequence }

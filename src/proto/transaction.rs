@@ -309,10 +309,7 @@ impl Transaction {
         if self.version < TransactionVersion::V2 && !self.members.contains(&partition) {
             self.to_add.insert(partition.clone());
         }
-        self.evidence
-            .partitions
-            .entry(partition.clone())
-            .or_insert(Acked { offset: -1, records: 0 });
+        self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
         self.outbox.push(partition, batch);
         Ok(())
     }
@@ -415,8 +412,7 @@ impl Transaction {
                 None => missing = true,
             }
         }
-        self.finding =
-            if missing { Call::Wait(now.after(self.backoff.next_wait())) } else { Call::Idle };
+        self.finding = if missing { Call::Wait(now.after(self.backoff.next_wait())) } else { Call::Idle };
     }
 
     fn aborted(&mut self, now: Moment, fact: AbortFact) {

@@ -7,7 +7,7 @@
 )]
 
 pub mod api;
+pub mod code;
 mod cursor;
 pub mod frame;
 pub mod versions;
-pub mod code;

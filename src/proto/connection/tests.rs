@@ -1,11 +1,8 @@
 use super::*;
 
 fn open() -> Connection {
-    let mut c = Connection::new(Limits {
-        in_flight: 2,
-        greeting: Duration::from_secs(10),
-        first_greeting: 3,
-    });
+    let mut c =
+        Connection::new(Limits { in_flight: 2, greeting: Duration::from_secs(10), first_greeting: 3 });
     c.handle(Moment(0), Input::Opened).unwrap();
     assert_eq!(drain(&mut c), [Effect::Greet { version: 3 }]);
     c

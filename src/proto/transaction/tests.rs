@@ -172,10 +172,7 @@ fn a_lost_answer_is_asked_again_with_the_same_batch() {
 #[test]
 fn version_1_adds_partitions_before_it_produces_and_one_request_at_a_time() {
     let mut rig = Rig::new(TransactionVersion::V1);
-    assert_eq!(
-        rig.write(0),
-        [Effect::AddPartitions(vec![p(0)]), Effect::FindLeaders(vec![p(0)])]
-    );
+    assert_eq!(rig.write(0), [Effect::AddPartitions(vec![p(0)]), Effect::FindLeaders(vec![p(0)])]);
     rig.leaders(&[0]);
     assert_eq!(rig.write(1), [Effect::FindLeaders(vec![p(1)])], "one add is under way");
     rig.leaders(&[1]);
