@@ -12,6 +12,7 @@ pub mod committable;
 pub mod connection;
 pub mod evidence;
 pub mod outbox;
+pub mod resume;
 pub mod sealed;
 pub mod transaction;
 pub mod verdict;
