@@ -8,7 +8,11 @@
 
 pub mod backoff;
 pub mod cause;
+pub mod committable;
 pub mod connection;
+pub mod evidence;
 pub mod outbox;
+pub mod resume;
+pub mod sealed;
 pub mod transaction;
 pub mod verdict;
