@@ -1,6 +1,8 @@
 //! A pure-Rust, async Kafka **transactional client and two-phase-commit sink**.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "broker")]
+pub mod broker;
 pub mod ids;
 pub mod proto;
 pub mod record;
