@@ -2,6 +2,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod exchange;
+#[cfg(feature = "broker")]
+pub mod broker;
 pub mod ids;
 pub mod net;
 pub mod proto;
