@@ -1,9 +1,9 @@
 //! A pure-Rust, async Kafka **transactional client and two-phase-commit sink**.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod exchange;
 #[cfg(feature = "broker")]
 pub mod broker;
+pub mod exchange;
 pub mod ids;
 pub mod net;
 pub mod proto;

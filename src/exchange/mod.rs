@@ -2,7 +2,6 @@
 //!
 //! Pure. Every answer passes `wire::guard` before it is decoded. Error codes are turned into verdicts here, by
 //! the tables of [`proto::verdict`](crate::proto::verdict); nothing above sees a code that it has to judge.
-#![warn(clippy::wildcard_enum_match_arm)]
 
 mod admin;
 mod coordinator;

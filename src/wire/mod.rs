@@ -7,11 +7,10 @@
 )]
 
 pub mod api;
+pub mod batch;
 pub mod code;
 mod cursor;
 pub mod frame;
 pub mod guard;
-pub mod versions;
-pub mod batch;
-mod cursor;
 mod varint;
+pub mod versions;

@@ -4,7 +4,7 @@ use super::{
     Fault, MEMORY_PER_BYTE, MEMORY_SLACK_BYTES,
     shape::{Field, Kind, Message, Struct},
 };
-use crate::wire::cursor::{Cursor, Short};
+use crate::wire::cursor::{Cursor, Fault as Short};
 
 /// Memory that the codec's map of unknown tags takes when it holds any: a node, rounded up.
 const UNKNOWN_TAGS_MEMORY: u64 = 512;
@@ -87,18 +87,18 @@ impl Walker<'_> {
     fn value(&mut self, kind: Kind) -> Result<bool, Fault> {
         match kind {
             Kind::Fixed(bytes) => {
-                self.cursor.take(bytes.into())?;
+                self.cursor.slice(bytes.into())?;
                 Ok(true)
             }
             Kind::Text => {
                 let length = if self.is_flexible { self.compact_length() } else { self.short_length() };
                 let Some(length) = length? else { return Ok(false) };
-                let text = self.cursor.take(length as usize)?;
+                let text = self.cursor.slice(length as usize)?;
                 std::str::from_utf8(text).map(|_| true).map_err(|_| Fault::Text)
             }
             Kind::Blob => {
                 let Some(length) = self.length()? else { return Ok(false) };
-                self.cursor.take(length as usize)?;
+                self.cursor.slice(length as usize)?;
                 Ok(true)
             }
             Kind::Array(element) => {
@@ -117,7 +117,7 @@ impl Walker<'_> {
         }
         self.spend(u64::from(count) * element.memory())?;
         if let Kind::Fixed(bytes) = element {
-            return self.cursor.take(count as usize * usize::from(bytes)).map(drop).map_err(Fault::from);
+            return self.cursor.slice(count as usize * usize::from(bytes)).map(drop).map_err(Fault::from);
         }
         let array = self.field;
         for _ in 0..count {
@@ -132,17 +132,17 @@ impl Walker<'_> {
     fn tagged_fields(&mut self, shape: &'static Struct) -> Result<(), Fault> {
         self.field = "tagged fields";
         let (mut lowest, mut unknown) = (0, 0);
-        for _ in 0..self.cursor.uvarint()? {
-            let tag = self.cursor.uvarint()?;
+        for _ in 0..self.cursor.unsigned()? {
+            let tag = self.cursor.unsigned()?;
             if u64::from(tag) < lowest {
                 return Err(Fault::TagOrder);
             }
             lowest = u64::from(tag) + 1;
-            let size = self.cursor.uvarint()? as usize;
+            let size = self.cursor.unsigned()? as usize;
             match shape.fields.iter().find(|field| field.tag == Some(tag)) {
                 Some(field) => self.known_tag(field, size)?,
                 None => {
-                    self.cursor.take(size)?;
+                    self.cursor.slice(size)?;
                     unknown += 1;
                 }
             }
@@ -181,7 +181,7 @@ impl Walker<'_> {
     }
 
     fn compact_length(&mut self) -> Result<Option<u32>, Fault> {
-        Ok(self.cursor.uvarint()?.checked_sub(1))
+        Ok(self.cursor.unsigned()?.checked_sub(1))
     }
 
     fn spend(&mut self, memory: u64) -> Result<(), Fault> {
