@@ -1,8 +1,6 @@
 //! Finding and asking transaction coordinators: FindCoordinator (10), DescribeTransactions (65),
 //! ListTransactions (66).
 
-use std::str::FromStr;
-
 use bytes::Bytes;
 use kafka_protocol::messages::{
     DescribeTransactionsRequest, DescribeTransactionsResponse, FindCoordinatorRequest,
@@ -14,6 +12,7 @@ use super::{
 };
 use crate::{
     ids::{Identity, NodeId, ProducerId, TopicPartition, TransactionalId},
+    proto::resume::CoordinatorState,
     wire::{
         api::Api,
         code::ErrorCode,
@@ -39,23 +38,9 @@ pub struct DescribeTransactions {
 #[derive(Debug, Clone, Default)]
 pub struct ListTransactions {
     /// Only those in these states; all if empty.
-    pub states: Vec<TransactionState>,
+    pub states: Vec<CoordinatorState>,
     /// Only ids that match this RE2 pattern as a whole; the caller filters itself where the broker is too old.
     pub pattern: Option<String>,
-}
-
-/// A transaction's state at its coordinator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are Kafka's")]
-pub enum TransactionState {
-    Empty,
-    Ongoing,
-    PrepareCommit,
-    PrepareAbort,
-    CompleteCommit,
-    CompleteAbort,
-    PrepareEpochFence,
-    Dead,
 }
 
 /// What a coordinator says of a transactional id.
@@ -63,8 +48,8 @@ pub enum TransactionState {
 pub struct Described {
     /// The error code; the rest has a meaning without an error only.
     pub code: ErrorCode,
-    /// The state; `None` for one that we do not know.
-    pub state: Option<TransactionState>,
+    /// The state.
+    pub state: CoordinatorState,
     /// The current pair.
     pub identity: Identity,
     /// When the newest transaction began, in milliseconds since the Unix epoch; `None` if there was none.
@@ -82,35 +67,8 @@ pub struct Listed {
     pub transactional_id: TransactionalId,
     /// Its producer id.
     pub producer_id: ProducerId,
-    /// Its state; `None` for one that we do not know.
-    pub state: Option<TransactionState>,
-}
-
-impl TransactionState {
-    const NAMES: [(Self, &'static str); 8] = [
-        (Self::Empty, "Empty"),
-        (Self::Ongoing, "Ongoing"),
-        (Self::PrepareCommit, "PrepareCommit"),
-        (Self::PrepareAbort, "PrepareAbort"),
-        (Self::CompleteCommit, "CompleteCommit"),
-        (Self::CompleteAbort, "CompleteAbort"),
-        (Self::PrepareEpochFence, "PrepareEpochFence"),
-        (Self::Dead, "Dead"),
-    ];
-
-    /// Kafka's name of the state.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("?", |(_, name)| name)
-    }
-}
-
-impl FromStr for TransactionState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::NAMES.iter().find(|(_, name)| *name == text).map(|(state, _)| *state).ok_or(())
-    }
+    /// Its state.
+    pub state: CoordinatorState,
 }
 
 impl Call for FindCoordinator {
@@ -177,7 +135,7 @@ impl Call for DescribeTransactions {
             .flat_map(|topic| topic.partitions.iter().map(|p| TopicPartition::new(&**topic.topic, *p)));
         let answer = Described {
             code: ErrorCode::from_code(t.error_code),
-            state: t.transaction_state.parse().ok(),
+            state: CoordinatorState::from_name(&t.transaction_state),
             identity: Identity::new(t.producer_id.0, t.producer_epoch),
             start_ms: (t.transaction_start_time_ms >= 0).then_some(t.transaction_start_time_ms),
             timeout_ms: t.transaction_timeout_ms,
@@ -209,7 +167,7 @@ impl Call for ListTransactions {
         let listed = r.transaction_states.iter().map(|t| Listed {
             transactional_id: TransactionalId::new(&**t.transactional_id),
             producer_id: ProducerId(t.producer_id.0),
-            state: t.transaction_state.parse().ok(),
+            state: CoordinatorState::from_name(&t.transaction_state),
         });
         let answer = if code.is_none() { Ok(listed.collect()) } else { Err(code) };
         Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })

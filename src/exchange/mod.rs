@@ -6,16 +6,18 @@
 mod admin;
 mod coordinator;
 mod data;
+mod fetch;
 mod markers;
 mod metadata;
+mod produce;
 mod profile;
 mod transaction;
 
 pub use admin::{CreateTopic, CreatedTopic};
-pub use coordinator::{
-    DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed, TransactionState,
-};
+pub use coordinator::{DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed};
 pub use data::{Isolation, ListOffsets, OffsetAt};
+pub use fetch::{Fetch, FetchTarget};
+pub use produce::{Produce, Produced};
 pub use markers::{DescribeProducers, Marker, OpenProducer, PartitionProducers, WriteTxnMarkers};
 pub use metadata::{BrokerAddress, Metadata, MetadataAnswer, PartitionMetadata, TopicMetadata};
 pub use profile::{ApiVersions, BrokerProfile};
@@ -31,6 +33,7 @@ use crate::{
     wire::{
         api::Api,
         frame::{self, RequestHeader},
+        guard,
         versions::{Cap, Unsupported},
     },
 };
@@ -158,6 +161,7 @@ impl From<frame::FrameError> for ExchangeError {
 /// Decodes a message of the crate `kafka-protocol`, after the guard let it pass.
 fn decode_message<M: Decodable>(api: Api, version: i16, mut body: Bytes) -> Result<M, ExchangeError> {
     let malformed = |detail: String| ExchangeError::malformed(api, version, detail);
+    guard::check_response(api, version, &body).map_err(|e| malformed(e.to_string()))?;
     M::decode(&mut body, version).map_err(|e| malformed(format!("{e:#}")))
 }
 
