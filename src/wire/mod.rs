@@ -8,4 +8,5 @@
 
 pub mod batch;
 mod cursor;
+pub mod produce;
 mod varint;
