@@ -8,5 +8,6 @@
 
 pub mod batch;
 mod cursor;
+pub mod fetch;
 pub mod produce;
 mod varint;
