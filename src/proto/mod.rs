@@ -11,6 +11,7 @@ pub mod cause;
 pub mod committable;
 pub mod connection;
 pub mod evidence;
+pub mod initialize;
 pub mod outbox;
 pub mod resume;
 pub mod sealed;
