@@ -6,6 +6,7 @@
 mod admin;
 mod coordinator;
 mod data;
+pub mod facts;
 mod fetch;
 mod markers;
 mod metadata;
