@@ -173,7 +173,7 @@ impl BatchBuilder {
         let delta = if self.count == 0 { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
         let mut body = 1 + signed_len(delta) + signed_len(i64::from(self.count));
         body = body.saturating_add(nullable_len(record.key)).saturating_add(nullable_len(record.value));
-        body += signed_len(signed(record.headers.len()));
+        body = body.saturating_add(signed_len(signed(record.headers.len())));
         for HeaderRef { key, value } in record.headers {
             // The same large slice may stand in many headers, so that the sum can pass all memory.
             body = body.saturating_add(nullable_len(Some(key))).saturating_add(nullable_len(*value));
