@@ -4,4 +4,7 @@
 //! written is read back by librdkafka, aiokafka and Kafka's own tools. So a mistake of ours can not hide itself.
 
 mod cache;
+pub mod foreign;
+pub mod harness;
 pub mod kafka;
+mod process;

@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use super::jars::{JarSet, Jars};
 use super::launch::{self, Launch};
 use super::ports::PortBlock;
-use super::process::{Guarded, Watchdog};
 use super::ready::{self, Expected};
 use super::tools::{ToolOutput, Tools};
 use super::{KafkaError, Spec, Topic, topics};
+use crate::process::{Guarded, Watchdog};
 
 const READY_LIMIT: Duration = Duration::from_secs(90);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
