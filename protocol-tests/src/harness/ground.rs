@@ -1,7 +1,7 @@
 //! What a running case stands on: a cluster that was started here, or one that was given.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Case, Control, Failure, Size};
 use crate::foreign::Venv;
@@ -27,22 +27,22 @@ impl Ground {
     /// A cluster that runs already, if it can stand for the one that the case needs.
     pub(super) fn given(bootstrap: &str, case: &Case) -> Result<Self, Failure> {
         let Spec { version, nodes, transaction_version, extra } = &case.spec;
-        let missing = |why: String| Err(Failure::Missing(format!("{bootstrap}: {why}")));
+        let other = |why: String| Err(Failure::Inapplicable(format!("{bootstrap}: {why}")));
         if case.control == Control::Nodes {
-            return missing("the test kills or changes nodes, which needs a cluster started for it".into());
+            return other("only a cluster started for the test may be killed or changed".into());
         }
         if !extra.is_empty() {
-            return missing(format!("the test needs the server properties {extra:?}"));
+            return other(format!("the test needs the server properties {extra:?}"));
         }
         let level = kafka::transaction_version(bootstrap)?;
         if level != i16::from(*transaction_version) {
-            return missing(format!(
+            return other(format!(
                 "its transaction.version is {level}, the test needs {transaction_version}"
             ));
         }
         let brokers = kafka::broker_count(bootstrap)?;
         if brokers < usize::from(*nodes) {
-            return missing(format!("it has {brokers} brokers, the test needs {nodes}"));
+            return other(format!("it has {brokers} brokers, the test needs {nodes}"));
         }
         Ok(Self { bootstrap: bootstrap.into(), version: version.clone(), cluster: None })
     }
@@ -57,8 +57,8 @@ impl Ground {
     /// # Errors
     /// The cluster was not started here.
     pub fn cluster(&self) -> Result<&KafkaCluster, Failure> {
-        let missing = || Failure::Missing(format!("{} was not started for this test", self.bootstrap));
-        self.cluster.as_deref().ok_or_else(missing)
+        let other = || Failure::Inapplicable(format!("{} was not started for this test", self.bootstrap));
+        self.cluster.as_deref().ok_or_else(other)
     }
 
     /// A name that no other test and no earlier run used: for topics, transactional ids, groups.
@@ -91,9 +91,12 @@ impl Ground {
     /// # Errors
     /// Python is missing, or the clients can not be installed.
     pub fn foreign(&self) -> Result<Venv, Failure> {
-        static VENV: OnceLock<Result<Venv, String>> = OnceLock::new();
-        let venv = VENV.get_or_init(|| Venv::ensure().map_err(|e| e.to_string()));
-        venv.clone().map_err(Failure::Missing)
+        static VENV: Mutex<Option<Venv>> = Mutex::new(None);
+        let mut venv = VENV.lock().unwrap_or_else(PoisonError::into_inner);
+        match venv.as_ref() {
+            Some(venv) => Ok(venv.clone()),
+            None => Ok(venv.insert(Venv::ensure()?).clone()),
+        }
     }
 
     /// How much the case shall do.

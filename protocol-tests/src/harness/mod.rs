@@ -5,7 +5,7 @@
 //!
 //! | environment | meaning |
 //! |---|---|
-//! | `REQUIRE_KAFKA=1` | what is missing (Java, jars, Python) is a failure; otherwise the test is reported as ignored, with the reason |
+//! | `REQUIRE_KAFKA=1` | what this machine lacks (Java, jars, Python) is a failure; otherwise the test is reported as ignored, with the reason |
 //! | `KAFKA_BOOTSTRAP=host:port,..` | use this cluster; tests that need another one, or power over its nodes, are ignored |
 //! | `KAFKA_2PC_SIZE=quick` or `full` | how much the tests do; quick if not set |
 //!

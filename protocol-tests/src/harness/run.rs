@@ -1,5 +1,6 @@
 //! From cases to a test binary's exit code.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,34 +18,40 @@ pub fn main(mut cases: Vec<Case>) -> ExitCode {
     cases.sort_by(|one, other| one.spec.cmp(&other.spec));
 
     let pool = Arc::new(Pool::default());
-    let skipped = Arc::new(Mutex::new(Vec::new()));
+    let skipped = Arc::new(Mutex::new(Skipped::new()));
     let trials = cases.into_iter().map(|case| trial(case, &pool, &skipped)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
 
-    let skipped = skipped.lock().unwrap_or_else(PoisonError::into_inner);
-    if !skipped.is_empty() {
-        eprintln!("\n{} test(s) could not run here (REQUIRE_KAFKA=1 makes this a failure):", skipped.len());
-        for (name, why) in skipped.iter() {
-            eprintln!("  {name}: {why}");
-        }
-    }
+    tell(&skipped.lock().unwrap_or_else(PoisonError::into_inner));
     conclusion.exit_code()
 }
 
-type Skipped = Arc<Mutex<Vec<(&'static str, String)>>>;
+/// Names of tests that could not run, by reason.
+type Skipped = BTreeMap<String, Vec<String>>;
 
-fn trial(case: Case, pool: &Arc<Pool>, skipped: &Skipped) -> Trial {
+/// Loud, and after the result line: nobody shall take a run without Kafka for a run with it.
+fn tell(skipped: &Skipped) {
+    let count: usize = skipped.values().map(Vec::len).sum();
+    if count > 0 {
+        eprintln!(
+            "\n{count} test(s) DID NOT RUN. With REQUIRE_KAFKA=1, what this machine lacks is a failure."
+        );
+    }
+    for (why, names) in skipped {
+        eprintln!("  {why}\n    {}", names.join("\n    "));
+    }
+}
+
+fn trial(case: Case, pool: &Arc<Pool>, skipped: &Arc<Mutex<Skipped>>) -> Trial {
     let (pool, skipped) = (Arc::clone(pool), Arc::clone(skipped));
     let name = format!("{} [{}]", case.name, label(&case));
-    Trial::ignorable_test(name, move || {
-        let completion = verdict(pool.run(&case), required());
-        if let Ok(Verdict::Ignored(why)) = &completion {
-            skipped.lock().unwrap_or_else(PoisonError::into_inner).push((case.name, why.clone()));
+    Trial::ignorable_test(name.clone(), move || match verdict(pool.run(&case), required())? {
+        Verdict::Passed => Ok(Completion::Completed),
+        Verdict::Ignored(why) => {
+            let mut skipped = skipped.lock().unwrap_or_else(PoisonError::into_inner);
+            skipped.entry(why.clone()).or_default().push(name);
+            Ok(Completion::ignored_with(first_line(&why)))
         }
-        completion.map(|verdict| match verdict {
-            Verdict::Passed => Completion::Completed,
-            Verdict::Ignored(why) => Completion::ignored_with(first_line(&why)),
-        })
     })
 }
 
@@ -68,6 +75,7 @@ fn verdict(outcome: Result<(), Failure>, required: bool) -> Result<Verdict, Fail
     match outcome {
         Ok(()) => Ok(Verdict::Passed),
         Err(Failure::Missing(why)) if !required => Ok(Verdict::Ignored(why)),
+        Err(Failure::Inapplicable(why)) => Ok(Verdict::Ignored(why)),
         Err(failure) => Err(failure.to_string().into()),
     }
 }
@@ -85,6 +93,12 @@ mod tests {
         let missing = || Err(Failure::Missing("Java".into()));
         assert_eq!(verdict(missing(), false).ok(), Some(Verdict::Ignored("Java".into())));
         assert!(verdict(missing(), true).is_err());
+    }
+
+    #[test]
+    fn what_is_about_another_cluster_is_ignored_even_when_kafka_is_required() {
+        let outcome = || Err(Failure::Inapplicable("level".into()));
+        assert_eq!(verdict(outcome(), true).ok(), Some(Verdict::Ignored("level".into())));
     }
 
     #[test]

@@ -9,12 +9,14 @@ use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
 use kafka_2pc_protocol_tests::kafka::{ConsoleRead, Spec, Topic, create_topic};
 use tempfile::TempDir;
 
+use crate::versions;
+
 type Outcome = Result<(), Failure>;
 
 pub(crate) fn cases() -> Vec<Case> {
     let v2 = Spec::default;
     let mut cases = Vec::new();
-    for spec in [v2(), v2().transaction_version(1), Spec::new("3.9.2")] {
+    for spec in versions() {
         cases.push(Case::clients("committed_is_seen_and_aborted_is_not", spec, committed_and_aborted));
     }
     cases.extend([

@@ -8,15 +8,18 @@ use std::time::{Duration, Instant};
 use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
 use kafka_2pc_protocol_tests::kafka::{self, Expected, KafkaCluster, KafkaError, Spec};
 
+use crate::versions;
+
 type Outcome = Result<(), Failure>;
 
 pub(crate) fn cases() -> Vec<Case> {
     let v2 = Spec::default;
     let three = || Spec::default().nodes(3);
-    vec![
-        Case::nodes("a_cluster_says_its_own_id_and_level", v2(), own_id_and_level),
-        Case::nodes("a_cluster_says_its_own_id_and_level", v2().transaction_version(1), own_id_and_level),
-        Case::nodes("a_cluster_says_its_own_id_and_level", Spec::new("3.9.2"), own_id_and_level),
+    let mut cases: Vec<_> = versions()
+        .into_iter()
+        .map(|spec| Case::nodes("a_cluster_says_its_own_id_and_level", spec, own_id_and_level))
+        .collect();
+    cases.extend([
         Case::nodes("another_cluster_on_the_port_is_refused", v2(), other_id),
         Case::nodes("something_else_on_the_port_is_never_ready", v2(), not_kafka),
         Case::nodes("a_node_that_loses_its_port_is_named_with_its_errors", v2(), lost_port),
@@ -26,7 +29,8 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::nodes("nothing_outlives_the_process_that_started_it", v2(), nothing_outlives),
         Case::nodes("a_coordinator_moves_when_its_node_is_killed", three(), coordinator_killed),
         Case::nodes("a_coordinator_moves_when_its_node_is_frozen", three(), coordinator_frozen),
-    ]
+    ]);
+    cases
 }
 
 fn own_id_and_level(ground: &Ground) -> Outcome {
@@ -57,7 +61,7 @@ fn not_kafka(ground: &Ground) -> Outcome {
     let mut expected = ground.cluster()?.expected();
     expected.nodes.insert(1, address);
     let missing = kafka::prove(&expected)?;
-    server.join().map_err(|_| "the server panicked")??;
+    server.join().map_err(|_| Failure::of("the server panicked"))??;
     Failure::unless(missing.is_some(), "a mail server was taken for Kafka")
 }
 
@@ -122,9 +126,10 @@ fn nothing_outlives(_: &Ground) -> Outcome {
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()?;
-    let mut stdin = program.stdin.take().ok_or("no standard input")?;
-    let mut lines = BufReader::new(program.stdout.take().ok_or("no standard output")?).lines();
-    let mut next = || lines.next().ok_or("kafka-cluster ended")?.map_err(Failure::of);
+    let mut stdin = program.stdin.take().ok_or_else(|| Failure::of("no standard input"))?;
+    let mut lines =
+        BufReader::new(program.stdout.take().ok_or_else(|| Failure::of("no standard output"))?).lines();
+    let mut next = || lines.next().ok_or_else(|| Failure::of("kafka-cluster ended"))?.map_err(Failure::from);
     let bootstrap = next()?;
     writeln!(stdin, "logs")?;
     let log = std::path::PathBuf::from(next()?);
