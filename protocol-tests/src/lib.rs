@@ -8,3 +8,8 @@ pub mod foreign;
 pub mod harness;
 pub mod kafka;
 mod process;
+
+/// Compiles the example in the readme.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -178,10 +178,10 @@ impl KafkaCluster {
         }
     }
 
-    /// Makes every node live again, whatever was done to it, and waits until the cluster is ready.
+    /// Makes every node live again, whatever was done to it, waits until the cluster is ready, and sets `transaction.version` back.
     ///
     /// # Errors
-    /// As [`wait_ready`](Self::wait_ready).
+    /// As [`wait_ready`](Self::wait_ready) and [`set_feature`](Self::set_feature).
     pub fn restore(&self) -> Result<(), KafkaError> {
         for node in 1..=self.spec.nodes {
             match self.replace(node, Node::Down)? {
@@ -195,7 +195,8 @@ impl KafkaCluster {
                 Node::Down => self.start_node(node)?,
             }
         }
-        self.wait_ready()
+        self.wait_ready()?;
+        self.set_feature(self.spec.transaction_version)
     }
 
     /// The node that coordinates a transactional id.
