@@ -11,6 +11,7 @@ pub mod cause;
 pub mod committable;
 pub mod connection;
 pub mod evidence;
+pub mod naming;
 pub mod outbox;
 pub mod repair;
 pub mod resume;
