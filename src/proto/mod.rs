@@ -13,6 +13,7 @@ pub mod connection;
 pub mod evidence;
 pub mod naming;
 pub mod outbox;
+pub mod pool;
 pub mod repair;
 pub mod resume;
 pub mod sealed;
