@@ -1,7 +1,11 @@
 //! A pure-Rust, async Kafka **transactional client and two-phase-commit sink**.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "broker")]
+pub mod broker;
+pub mod exchange;
 pub mod ids;
+pub mod net;
 pub mod proto;
 pub mod record;
 pub mod wire;

@@ -8,9 +8,11 @@
 
 pub mod backoff;
 pub mod cause;
+pub mod cluster;
 pub mod committable;
 pub mod connection;
 pub mod evidence;
+pub mod initialize;
 pub mod naming;
 pub mod outbox;
 pub mod pool;

@@ -1,92 +1,173 @@
-//! Reading bytes that nobody vouches for: every step is checked against what is left.
+//! Reads numbers and slices from bytes that may end, or lie, anywhere.
 
-/// Bytes that are still unread. A failed step leaves the position where the step began or later; callers give up.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cursor<'a> {
-    rest: &'a [u8],
-}
+use std::ops::Range;
 
-/// Why a step was refused.
+use super::varint::unzigzag;
+
+/// Why something could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Short {
-    /// More bytes were announced or needed than there are.
+pub(crate) enum Fault {
+    /// The bytes end too early.
     End,
-    /// A varint longer than five bytes, or of more than 32 bits.
+    /// A variable-length integer has more bits than its type.
     Varint,
 }
 
+/// A position in bytes. Every read moves it, and none reads past the end.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
 impl<'a> Cursor<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
     }
 
-    pub(crate) const fn remaining(&self) -> usize {
-        self.rest.len()
+    /// Reads only `range` of `bytes`, with positions that count from the start of `bytes`.
+    pub(crate) fn within(bytes: &'a [u8], range: Range<usize>) -> Self {
+        Self { bytes: &bytes[..range.end], at: range.start }
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Short> {
-        let (head, tail) = self.rest.split_at_checked(count).ok_or(Short::End)?;
-        self.rest = tail;
-        Ok(head)
+    pub(crate) fn position(&self) -> usize {
+        self.at
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
-        let (head, tail) = self.rest.split_first_chunk().ok_or(Short::End)?;
-        self.rest = tail;
-        Ok(*head)
+    pub(crate) fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
     }
 
-    pub(crate) fn i16(&mut self) -> Result<i16, Short> {
+    /// The next `len` bytes, as positions.
+    pub(crate) fn range(&mut self, len: usize) -> Result<Range<usize>, Fault> {
+        if len > self.remaining() {
+            return Err(Fault::End);
+        }
+        let start = self.at;
+        self.at += len;
+        Ok(start..self.at)
+    }
+
+    pub(crate) fn slice(&mut self, len: usize) -> Result<&'a [u8], Fault> {
+        let range = self.range(len)?;
+        Ok(&self.bytes[range])
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.slice(N)?);
+        Ok(array)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Fault> {
+        let byte = *self.bytes.get(self.at).ok_or(Fault::End)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    pub(crate) fn i16(&mut self) -> Result<i16, Fault> {
         self.array().map(i16::from_be_bytes)
     }
 
-    pub(crate) fn i32(&mut self) -> Result<i32, Short> {
+    pub(crate) fn i32(&mut self) -> Result<i32, Fault> {
         self.array().map(i32::from_be_bytes)
     }
 
-    /// An unsigned varint of at most 32 bits. Java's reader and the codec disagree on longer ones, so they are refused.
-    pub(crate) fn uvarint(&mut self) -> Result<u32, Short> {
-        let mut value = 0;
-        for shift in [0, 7, 14, 21, 28] {
-            let [byte] = self.array()?;
-            if shift == 28 && byte > 0x0f {
-                break;
-            }
-            value |= u32::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(Short::Varint)
+    pub(crate) fn i64(&mut self) -> Result<i64, Fault> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    /// An unsigned varint of 32 bits.
+    pub(crate) fn unsigned(&mut self) -> Result<u32, Fault> {
+        u32::try_from(self.bits(5)?).map_err(|_| Fault::Varint)
     }
 
     /// Skips a section of tagged fields without looking into them (KIP-482).
-    pub(crate) fn skip_tagged_fields(&mut self) -> Result<(), Short> {
-        for _ in 0..self.uvarint()? {
-            self.uvarint()?;
-            let size = self.uvarint()?;
-            self.take(usize::try_from(size).map_err(|_| Short::End)?)?;
+    pub(crate) fn skip_tagged_fields(&mut self) -> Result<(), Fault> {
+        for _ in 0..self.unsigned()? {
+            self.unsigned()?;
+            let size = self.unsigned()?;
+            self.range(usize::try_from(size).map_err(|_| Fault::End)?)?;
         }
         Ok(())
+    }
+
+    /// A zigzag varint of 32 bits.
+    pub(crate) fn varint(&mut self) -> Result<i32, Fault> {
+        i32::try_from(unzigzag(u64::from(self.unsigned()?))).map_err(|_| Fault::Varint)
+    }
+
+    /// A zigzag varint of 64 bits.
+    pub(crate) fn varlong(&mut self) -> Result<i64, Fault> {
+        self.bits(10).map(unzigzag)
+    }
+
+    /// Seven bits from each of at most `most` bytes.
+    fn bits(&mut self, most: u32) -> Result<u64, Fault> {
+        let first = self.u8()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        let mut bits = u64::from(first & 0x7f);
+        for place in 1..most {
+            let byte = self.u8()?;
+            let part = u64::from(byte & 0x7f);
+            let shift = 7 * place;
+            if part << shift >> shift != part {
+                return Err(Fault::Varint);
+            }
+            bits |= part << shift;
+            if byte < 0x80 {
+                return Ok(bits);
+            }
+        }
+        Err(Fault::Varint)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::varint::Scratch;
+
+    #[test]
+    fn integers_come_back_at_both_ends_of_their_range() {
+        for value in [0, 1, -1, 63, 64, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN] {
+            let mut scratch = Scratch::new();
+            scratch.signed(value);
+            let mut cursor = Cursor::new(scratch.as_slice());
+            assert_eq!(cursor.varlong(), Ok(value));
+            assert_eq!(cursor.remaining(), 0);
+            let narrow = Cursor::new(scratch.as_slice()).varint();
+            assert_eq!(narrow, i32::try_from(value).map_err(|_| Fault::Varint));
+        }
+    }
+
+    #[test]
+    fn overlong_and_unfinished_integers_are_refused() {
+        assert_eq!(Cursor::new(&[0x80; 5]).unsigned(), Err(Fault::Varint));
+        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x10]).unsigned(), Err(Fault::Varint));
+        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f]).unsigned(), Ok(u32::MAX));
+        assert_eq!(Cursor::new(&[0x80; 10]).varlong(), Err(Fault::Varint));
+        let mut ten = [0xff; 10];
+        ten[9] = 2;
+        assert_eq!(Cursor::new(&ten).varlong(), Err(Fault::Varint));
+        assert_eq!(Cursor::new(&[0x80, 0x80]).unsigned(), Err(Fault::End));
+        assert_eq!(Cursor::new(&[1, 2, 3]).i32(), Err(Fault::End));
+    }
 
     #[test]
     fn varints_of_more_than_32_bits_are_refused() {
-        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f]).uvarint(), Ok(u32::MAX));
-        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x1f]).uvarint(), Err(Short::Varint));
-        assert_eq!(Cursor::new(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]).uvarint(), Err(Short::Varint));
-        assert_eq!(Cursor::new(&[0x80]).uvarint(), Err(Short::End));
+        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f]).unsigned(), Ok(u32::MAX));
+        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x1f]).unsigned(), Err(Fault::Varint));
+        assert_eq!(Cursor::new(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]).unsigned(), Err(Fault::Varint));
+        assert_eq!(Cursor::new(&[0x80]).unsigned(), Err(Fault::End));
     }
 
     #[test]
     fn a_count_of_tagged_fields_is_only_as_good_as_the_bytes_behind_it() {
         let mut hostile = Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1, 0]);
-        assert_eq!(hostile.skip_tagged_fields(), Err(Short::End));
+        assert_eq!(hostile.skip_tagged_fields(), Err(Fault::End));
         let mut honest = Cursor::new(&[1, 7, 2, 0xaa, 0xbb, 9]);
         assert_eq!(honest.skip_tagged_fields(), Ok(()));
         assert_eq!(honest.remaining(), 1);

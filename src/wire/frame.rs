@@ -10,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
     api::Api,
-    cursor::{Cursor, Short},
+    cursor::{Cursor, Fault as Short},
 };
 
 /// The largest frame that is accepted unless told otherwise, in bytes: 100 MiB, as `socket.request.max.bytes`.
@@ -200,7 +200,7 @@ impl RequestHeader {
             -1 => None,
             length => {
                 let length = usize::try_from(length).map_err(|_| HeaderError::Malformed)?;
-                let text = std::str::from_utf8(cursor.take(length)?).map_err(|_| HeaderError::ClientId)?;
+                let text = std::str::from_utf8(cursor.slice(length)?).map_err(|_| HeaderError::ClientId)?;
                 Some(text.to_owned())
             }
         };

@@ -7,7 +7,12 @@
 )]
 
 pub mod api;
+pub mod batch;
 pub mod code;
 mod cursor;
+pub mod fetch;
 pub mod frame;
+pub mod guard;
+pub mod produce;
+mod varint;
 pub mod versions;

@@ -97,6 +97,22 @@ impl CoordinatorState {
             _ => Self::Unknown,
         }
     }
+
+    /// Kafka's name of the state.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Ongoing => "Ongoing",
+            Self::PrepareCommit => "PrepareCommit",
+            Self::PrepareAbort => "PrepareAbort",
+            Self::CompleteCommit => "CompleteCommit",
+            Self::CompleteAbort => "CompleteAbort",
+            Self::PrepareEpochFence => "PrepareEpochFence",
+            Self::Dead => "Dead",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 /// What DescribeTransactions tells about an id.

@@ -1,0 +1,91 @@
+//! ApiVersions, versions 0 to 5 (5 adds KIP-1242's cluster check, which nobody must use).
+//!
+//! - An unknown version is answered with a body of version 0, UNSUPPORTED_VERSION and this API's own range.
+//! - The response header is always version 0.
+//! - From version 3 on the client must name its software, else INVALID_REQUEST; the features come with it.
+//! - Version 5 has the response of version 4.
+
+use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
+use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
+
+use super::text;
+use crate::broker::dispatch::Answer;
+use crate::broker::fault::Reaction;
+use crate::broker::frame::{self, Call, Unreadable};
+use crate::broker::shared::Context;
+use kafka_protocol::error::ResponseError;
+
+/// The newest version whose body the codec knows.
+const NEWEST_BODY: i16 = 4;
+/// The epoch of the finalized features; they never change here.
+const FEATURES_EPOCH: i64 = 1;
+
+/// Answers the call, or does what the fault says.
+pub(crate) async fn answer(
+    ctx: &Context,
+    call: Call,
+    reaction: Option<Reaction>,
+) -> Result<Answer, Unreadable> {
+    if let Some(Reaction::Delay(by)) = reaction {
+        tokio::time::sleep(by).await;
+    }
+    let range = ctx.shared.config.profile.range(ApiKey::ApiVersions).ok_or(Unreadable)?;
+    let (body, response) = match reaction {
+        Some(Reaction::Drop | Reaction::ApplyThenDrop) => return Ok(Answer::Close),
+        Some(Reaction::ErrorCode(code)) => {
+            (call.version.min(NEWEST_BODY), ApiVersionsResponse::default().with_error_code(code))
+        }
+        Some(Reaction::Delay(_)) | None if range.contains(&call.version) => {
+            (call.version.min(NEWEST_BODY), versions(ctx, &call)?)
+        }
+        Some(Reaction::Delay(_)) | None => (0, unsupported(*range.start(), *range.end())),
+    };
+    frame::response(&call, body, &response).map(Answer::Frame)
+}
+
+fn unsupported(min: i16, max: i16) -> ApiVersionsResponse {
+    ApiVersionsResponse::default()
+        .with_error_code(ResponseError::UnsupportedVersion.code())
+        .with_api_keys(vec![api_version(ApiKey::ApiVersions, min, max)])
+}
+
+fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadable> {
+    if call.version == 3 || call.version == 4 {
+        let request: ApiVersionsRequest = frame::body(&mut call.clone())?;
+        if !is_software_name(&request.client_software_name)
+            || !is_software_name(&request.client_software_version)
+        {
+            let code = ResponseError::InvalidRequest.code();
+            return Ok(ApiVersionsResponse::default().with_error_code(code));
+        }
+    }
+    let profile = &ctx.shared.config.profile;
+    let keys = profile.apis.iter().map(|(api, range)| api_version(*api, *range.start(), *range.end()));
+    let response = ApiVersionsResponse::default().with_api_keys(keys.collect());
+    let Some(version) = profile.transaction_version else {
+        return Ok(response);
+    };
+    let name = text("transaction.version");
+    let supported =
+        SupportedFeatureKey::default().with_name(name.clone()).with_min_version(0).with_max_version(2);
+    let finalized = FinalizedFeatureKey::default()
+        .with_name(name)
+        .with_max_version_level(version.level())
+        .with_min_version_level(version.level());
+    let mut response = response.with_finalized_features_epoch(FEATURES_EPOCH);
+    response.finalized_features = vec![finalized];
+    // Features whose lowest level is 0 are shown from version 4 on (KAFKA-17011).
+    response.supported_features = if call.version >= 4 { vec![supported] } else { Vec::new() };
+    Ok(response)
+}
+
+/// `[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?`
+fn is_software_name(name: &str) -> bool {
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    ends(name.chars().next()) && ends(name.chars().last()) && name.chars().all(inner)
+}
+
+fn api_version(api: ApiKey, min: i16, max: i16) -> ApiVersion {
+    ApiVersion::default().with_api_key(api as i16).with_min_version(min).with_max_version(max)
+}

@@ -1,0 +1,60 @@
+//! InitProducerId, versions 0 to 5.
+//!
+//! - Without a transactional id: a new producer id, always, at any node.
+//! - Producer id and epoch (KIP-360, version 3) are given both or not at all, else INVALID_REQUEST.
+//! - An open transaction is fenced: CONCURRENT_TRANSACTIONS until it is aborted, then the epoch rises once more.
+//! - Before version 4, PRODUCER_FENCED reads INVALID_PRODUCER_EPOCH.
+
+use kafka_protocol::error::ResponseError;
+use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
+
+use super::{Handler, fenced_since};
+use crate::broker::coordinator::entry::Pair;
+use crate::broker::coordinator::init_producer_id::{Decision, Request};
+use crate::broker::markers;
+use crate::broker::shared::{Context, now_ms};
+
+impl Handler for InitProducerIdRequest {
+    type Response = InitProducerIdResponse;
+
+    async fn handle(self, ctx: &Context, version: i16) -> InitProducerIdResponse {
+        match init(ctx, &self) {
+            Ok(pair) => InitProducerIdResponse::default()
+                .with_producer_id(pair.id.into())
+                .with_producer_epoch(pair.epoch),
+            Err(error) => self.refuse(version, fenced_since(4, version, error).code()),
+        }
+    }
+
+    fn refuse(&self, _version: i16, code: i16) -> InitProducerIdResponse {
+        InitProducerIdResponse::default()
+            .with_error_code(code)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1)
+    }
+}
+
+fn init(ctx: &Context, request: &InitProducerIdRequest) -> Result<Pair, ResponseError> {
+    let expected = match (request.producer_id.0, request.producer_epoch) {
+        (-1, -1) => None,
+        (id, epoch) if id >= 0 && epoch >= 0 => Some(Pair { id, epoch }),
+        _ => return Err(ResponseError::InvalidRequest),
+    };
+    let mut cluster = ctx.shared.cluster();
+    let Some(id) = &request.transactional_id else {
+        return Ok(Pair { id: cluster.transactions.new_producer_id(), epoch: 0 });
+    };
+    if !id.is_empty() {
+        cluster.check_transaction_coordinator(ctx.node, id)?;
+    }
+    let wanted = Request { expected, timeout_ms: request.transaction_timeout_ms };
+    let decision = cluster.transactions.init_producer_id(id, wanted, now_ms())?;
+    drop(cluster);
+    match decision {
+        Decision::Ready(pair) => Ok(pair),
+        Decision::Fence => {
+            markers::send(&ctx.shared, id);
+            Err(ResponseError::ConcurrentTransactions)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The cluster's state, as one value under one lock: nodes, topics, the coordinators' memory.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::error::ResponseError;
+
+use super::config::BrokerConfig;
+use super::coordinator::{Coordinator, partition_for};
+use super::groups::Groups;
+use super::random::random_topic_id;
+use super::topics::{Partition, Topic, Topics};
+use crate::ids::{TopicName, TopicPartition};
+
+/// The log of the transaction coordinators. Only its leadership is real here; its records are not kept.
+pub(crate) const TRANSACTION_TOPIC: &str = "__transaction_state";
+/// The log of the group coordinators, likewise.
+pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) up: bool,
+}
+
+/// Everything that the nodes share.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) id: String,
+    pub(crate) nodes: BTreeMap<i32, Node>,
+    pub(crate) topics: Topics,
+    pub(crate) transactions: Coordinator,
+    pub(crate) groups: Groups,
+}
+
+/// A topic to be created.
+#[derive(Debug, Default)]
+pub(crate) struct NewTopic {
+    /// The replicas of each partition.
+    pub(crate) assignment: Vec<Vec<i32>>,
+    pub(crate) configs: BTreeMap<String, String>,
+    pub(crate) internal: bool,
+}
+
+impl Cluster {
+    pub(crate) fn new(id: String, nodes: BTreeMap<i32, Node>, config: &BrokerConfig) -> Self {
+        let version = config.profile.server_transaction_version();
+        let mut cluster = Self {
+            id,
+            nodes,
+            topics: Topics::default(),
+            transactions: Coordinator::new(config.max_transaction_timeout_ms, version),
+            groups: Groups::default(),
+        };
+        for (name, partitions) in
+            [(TRANSACTION_TOPIC, config.transaction_partitions), (OFFSETS_TOPIC, config.offsets_partitions)]
+        {
+            let assignment = cluster.spread(partitions, 3.min(config.nodes));
+            cluster.create(name.into(), NewTopic { assignment, internal: true, ..NewTopic::default() });
+        }
+        cluster
+    }
+
+    pub(crate) fn is_up(&self, node: i32) -> bool {
+        self.nodes.get(&node).is_some_and(|n| n.up)
+    }
+
+    /// The controller: the lowest node that is up.
+    pub(crate) fn controller(&self) -> i32 {
+        self.nodes.iter().find(|(_, n)| n.up).map_or(-1, |(id, _)| *id)
+    }
+
+    /// Replicas for new partitions, round robin over all nodes.
+    pub(crate) fn spread(&self, partitions: i32, replicas: usize) -> Vec<Vec<i32>> {
+        let nodes: Vec<i32> = self.nodes.keys().copied().collect();
+        (0..usize::try_from(partitions).unwrap_or(0))
+            .map(|p| (0..replicas).map(|r| nodes[(p + r) % nodes.len()]).collect())
+            .collect()
+    }
+
+    pub(crate) fn create(&mut self, name: TopicName, new: NewTopic) {
+        let partitions =
+            new.assignment.into_iter().map(|replicas| Partition::new(replicas, |n| self.is_up(n)));
+        let topic = Topic {
+            id: random_topic_id(),
+            partitions: partitions.collect(),
+            configs: new.configs,
+            internal: new.internal,
+        };
+        self.topics.insert(name, topic);
+    }
+
+    /// The partition, when `node` leads it.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+    pub(crate) fn led_by(
+        &mut self,
+        node: i32,
+        topic: &str,
+        index: i32,
+    ) -> Result<&mut Partition, ResponseError> {
+        let found = self.topics.named_mut(topic).and_then(|t| t.partition_mut(index));
+        let partition = found.ok_or(ResponseError::UnknownTopicOrPartition)?;
+        if partition.leader == Some(node) { Ok(partition) } else { Err(ResponseError::NotLeaderOrFollower) }
+    }
+
+    pub(crate) fn partition(&self, at: &TopicPartition) -> Option<&Partition> {
+        self.topics.named(&at.topic).and_then(|t| t.partition(at.partition))
+    }
+
+    /// The node that coordinates a transactional id, and its coordinator epoch.
+    pub(crate) fn transaction_coordinator(&self, id: &str) -> Option<(i32, i32)> {
+        self.coordinator(TRANSACTION_TOPIC, id)
+    }
+
+    /// The node that coordinates a group.
+    pub(crate) fn group_coordinator(&self, group: &str) -> Option<i32> {
+        self.coordinator(OFFSETS_TOPIC, group).map(|(node, _)| node)
+    }
+
+    /// The partition of `__consumer_offsets` that holds a group's offsets.
+    pub(crate) fn offsets_partition(&self, group: &str) -> TopicPartition {
+        let count = self.topics.named(OFFSETS_TOPIC).map_or(1, |t| t.partitions.len());
+        TopicPartition::new(OFFSETS_TOPIC, partition_for(group, i32::try_from(count).unwrap_or(1)))
+    }
+
+    fn coordinator(&self, topic: &str, key: &str) -> Option<(i32, i32)> {
+        let topic = self.topics.named(topic)?;
+        let index = partition_for(key, i32::try_from(topic.partitions.len()).ok()?);
+        let partition = topic.partition(index)?;
+        partition.leader.map(|node| (node, partition.leader_epoch))
+    }
+
+    /// Fails unless `node` coordinates the transactional id.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR.
+    pub(crate) fn check_transaction_coordinator(&self, node: i32, id: &str) -> Result<(), ResponseError> {
+        match self.transaction_coordinator(id) {
+            Some((leader, _)) if leader == node => Ok(()),
+            _ => Err(ResponseError::NotCoordinator),
+        }
+    }
+
+    /// Fails unless `node` coordinates the group.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR.
+    pub(crate) fn check_group_coordinator(&self, node: i32, group: &str) -> Result<(), ResponseError> {
+        if self.group_coordinator(group) == Some(node) { Ok(()) } else { Err(ResponseError::NotCoordinator) }
+    }
+
+    /// Marks a node as up or down and elects leaders; coordinators that moved have read their log again.
+    pub(crate) fn set_up(&mut self, node: i32, up: bool) {
+        if let Some(known) = self.nodes.get_mut(&node) {
+            known.up = up;
+        }
+        let nodes = self.nodes.clone();
+        let is_up = |n: i32| nodes.get(&n).is_some_and(|n| n.up);
+        let mut moved = Vec::new();
+        for (name, topic) in self.topics.iter_mut() {
+            for (index, partition) in topic.partitions.iter_mut().enumerate() {
+                if partition.elect(is_up) && &**name == TRANSACTION_TOPIC {
+                    moved.push(i32::try_from(index).unwrap_or(0));
+                }
+            }
+        }
+        let count = self.topics.named(TRANSACTION_TOPIC).map_or(1, |t| t.partitions.len());
+        let count = i32::try_from(count).unwrap_or(1);
+        self.transactions.reloaded(|id| moved.contains(&partition_for(id, count)));
+    }
+}

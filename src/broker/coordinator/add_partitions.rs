@@ -1,0 +1,51 @@
+//! Adding partitions to a transaction, and asking whether they were added.
+
+use kafka_protocol::error::ResponseError;
+
+use super::entry::{Entry, Pair, State};
+use crate::ids::TopicPartition;
+
+/// Adds partitions, beginning a transaction if none is open.
+///
+/// Order of checks as in Kafka 4: pending first, then producer id and epoch.
+///
+/// # Errors
+/// CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+pub(crate) fn add(
+    entry: &mut Entry,
+    who: Pair,
+    partitions: &[TopicPartition],
+    now_ms: i64,
+) -> Result<(), ResponseError> {
+    if entry.state.is_prepare() {
+        return Err(ResponseError::ConcurrentTransactions);
+    }
+    same_pair(entry, who)?;
+    let known = entry.state == State::Ongoing && partitions.iter().all(|p| entry.partitions.contains(p));
+    if !known {
+        entry.add(partitions.iter().cloned(), now_ms);
+    }
+    Ok(())
+}
+
+/// Is this partition part of the producer's open transaction?
+///
+/// # Errors
+/// As [`add`], and TRANSACTION_ABORTABLE when it is not.
+pub(crate) fn verify(entry: &Entry, who: Pair, partition: &TopicPartition) -> Result<(), ResponseError> {
+    same_pair(entry, who)?;
+    if entry.state.is_prepare() {
+        return Err(ResponseError::ConcurrentTransactions);
+    }
+    if entry.partitions.contains(partition) { Ok(()) } else { Err(ResponseError::TransactionAbortable) }
+}
+
+fn same_pair(entry: &Entry, who: Pair) -> Result<(), ResponseError> {
+    if who.id != entry.pair.id {
+        return Err(ResponseError::InvalidProducerIdMapping);
+    }
+    if who.epoch != entry.pair.epoch {
+        return Err(ResponseError::ProducerFenced);
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! One transactional id as its coordinator knows it.
+
+use std::collections::BTreeSet;
+
+use crate::broker::log::batch::{Marker, Outcome};
+use crate::broker::profile::TransactionVersion;
+use crate::ids::TopicPartition;
+
+/// Epochs from here on are not given to clients; 32767 is kept for fencing.
+pub(crate) const EXHAUSTED_EPOCH: i16 = i16::MAX - 1;
+
+/// A producer id with its epoch, as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) id: i64,
+    pub(crate) epoch: i16,
+}
+
+/// The states of a transaction.
+///
+/// ```text
+///   Empty --add--> Ongoing --EndTxn--> PrepareCommit --markers--> CompleteCommit --add--> Ongoing
+///     ^               |                                                |
+///     |               +--EndTxn, fence, timeout--> PrepareAbort --markers--> CompleteAbort --add--> Ongoing
+///     +------------------------------ InitProducerId ------------------+
+/// ```
+/// A `Prepare` state is Kafka's "pending transition" at the same time: nothing else may happen until it completes.
+/// Kafka also knows `Dead` and `PrepareEpochFence`; both last no time here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum State {
+    Empty,
+    Ongoing,
+    PrepareCommit,
+    PrepareAbort,
+    CompleteCommit,
+    CompleteAbort,
+}
+
+impl State {
+    /// The name that DescribeTransactions and ListTransactions use.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Ongoing => "Ongoing",
+            Self::PrepareCommit => "PrepareCommit",
+            Self::PrepareAbort => "PrepareAbort",
+            Self::CompleteCommit => "CompleteCommit",
+            Self::CompleteAbort => "CompleteAbort",
+        }
+    }
+
+    pub(crate) fn is_prepare(self) -> bool {
+        matches!(self, Self::PrepareCommit | Self::PrepareAbort)
+    }
+}
+
+/// Everything that the coordinator keeps of a transactional id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) pair: Pair,
+    /// The producer id before the last transition; differs from `pair.id` right after a rotation only.
+    pub(crate) previous_id: i64,
+    /// The producer id that replaces `pair.id` when the prepared end completes.
+    pub(crate) next_id: Option<i64>,
+    /// The epoch before the last bump that its owner asked for; -1 when nobody may repeat it.
+    pub(crate) last_epoch: i16,
+    pub(crate) timeout_ms: i32,
+    pub(crate) state: State,
+    /// While preparing: the partitions that still lack their marker.
+    pub(crate) partitions: BTreeSet<TopicPartition>,
+    /// When the transaction began; kept until the next one begins; -1 after InitProducerId.
+    pub(crate) start_ms: i64,
+    pub(crate) last_update_ms: i64,
+    /// The state machine that prepared the end, which chooses how markers are checked.
+    pub(crate) ended_by: TransactionVersion,
+}
+
+impl Entry {
+    /// A transactional id that was never seen: no epoch yet.
+    pub(crate) fn fresh(producer_id: i64, timeout_ms: i32, now_ms: i64) -> Self {
+        Self {
+            pair: Pair { id: producer_id, epoch: -1 },
+            previous_id: -1,
+            next_id: None,
+            last_epoch: -1,
+            timeout_ms,
+            state: State::Empty,
+            partitions: BTreeSet::new(),
+            start_ms: -1,
+            last_update_ms: now_ms,
+            ended_by: TransactionVersion::V1,
+        }
+    }
+
+    pub(crate) fn epoch_is_exhausted(&self) -> bool {
+        self.pair.epoch >= EXHAUSTED_EPOCH
+    }
+
+    /// Takes partitions into the transaction, and begins one unless one is open.
+    pub(crate) fn add(&mut self, partitions: impl IntoIterator<Item = TopicPartition>, now_ms: i64) {
+        if self.state != State::Ongoing {
+            self.start_ms = now_ms;
+            self.state = State::Ongoing;
+        }
+        self.partitions.extend(partitions);
+        self.moved(now_ms);
+    }
+
+    /// Enters a `Prepare` state; answers the pair that the producer uses from then on.
+    ///
+    /// Version 2 raises the epoch here, before the markers, and rotates an exhausted producer id on completion.
+    pub(crate) fn prepare(
+        &mut self,
+        outcome: Outcome,
+        version: TransactionVersion,
+        next_id: impl FnOnce() -> i64,
+        now_ms: i64,
+    ) -> Pair {
+        if self.state != State::Ongoing {
+            self.start_ms = now_ms; // an abort of nothing, which only version 2 allows
+        }
+        self.state = match outcome {
+            Outcome::Commit => State::PrepareCommit,
+            Outcome::Abort => State::PrepareAbort,
+        };
+        self.ended_by = version;
+        if version == TransactionVersion::V2 {
+            self.next_id = self.epoch_is_exhausted().then(next_id);
+            self.last_epoch = self.pair.epoch;
+            self.pair.epoch = self.pair.epoch.saturating_add(1);
+        }
+        self.moved(now_ms);
+        self.next_id.map_or(self.pair, |id| Pair { id, epoch: 0 })
+    }
+
+    /// Aborts the open transaction and fences its owner: InitProducerId by somebody, or the timeout.
+    pub(crate) fn fence(&mut self, version: TransactionVersion, next_id: impl FnOnce() -> i64, now_ms: i64) {
+        if version == TransactionVersion::V1 {
+            self.pair.epoch = self.pair.epoch.saturating_add(1);
+        }
+        self.prepare(Outcome::Abort, version, next_id, now_ms);
+    }
+
+    /// All markers are written: leaves the `Prepare` state.
+    pub(crate) fn complete(&mut self, now_ms: i64) {
+        self.state = match self.state {
+            State::PrepareCommit => State::CompleteCommit,
+            State::PrepareAbort => State::CompleteAbort,
+            other => other,
+        };
+        self.partitions.clear();
+        self.moved(now_ms);
+        if let Some(id) = self.next_id.take() {
+            self.pair = Pair { id, epoch: 0 };
+        }
+    }
+
+    /// The marker of the end that is being prepared.
+    pub(crate) fn marker(&self, coordinator_epoch: i32) -> Option<Marker> {
+        let outcome = match self.state {
+            State::PrepareCommit => Outcome::Commit,
+            State::PrepareAbort => Outcome::Abort,
+            State::Empty | State::Ongoing | State::CompleteCommit | State::CompleteAbort => return None,
+        };
+        let transaction_version = if self.ended_by == TransactionVersion::V2 { 2 } else { 1 };
+        Some(Marker {
+            producer_id: self.pair.id,
+            producer_epoch: self.pair.epoch,
+            coordinator_epoch,
+            outcome,
+            transaction_version,
+        })
+    }
+
+    /// True when the sweep must abort it. A timeout of 2147483647 ms stands for "never".
+    pub(crate) fn has_timed_out(&self, now_ms: i64) -> bool {
+        self.state == State::Ongoing
+            && self.timeout_ms != i32::MAX
+            && self.start_ms.saturating_add(i64::from(self.timeout_ms)) < now_ms
+    }
+
+    /// What every transition does: the producer id that was current is the previous one now.
+    pub(crate) fn moved(&mut self, now_ms: i64) {
+        self.previous_id = self.pair.id;
+        self.last_update_ms = now_ms;
+    }
+}

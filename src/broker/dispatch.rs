@@ -1,0 +1,89 @@
+//! From a frame to its answer: versions, faults, the handler of the API.
+
+use bytes::Bytes;
+use kafka_protocol::messages::{self, ApiKey};
+use kafka_protocol::protocol::{Decodable, Encodable};
+
+use super::api::{Handler, api_versions};
+use super::fault::Reaction;
+use super::frame::{self, Call, Unreadable};
+use super::shared::Context;
+
+/// What goes back to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Frame(Bytes),
+    /// Produce with acks 0 has no response.
+    Silence,
+    Close,
+}
+
+/// Answers one frame.
+pub(crate) async fn answer(ctx: &Context, frame: Bytes) -> Answer {
+    let Ok(call) = frame::call(frame) else {
+        return Answer::Close;
+    };
+    let ctx = Context { client_id: call.client_id.clone(), ..ctx.clone() };
+    let reaction = ctx.shared.faults().on_request(call.api, ctx.node);
+    if call.api == ApiKey::ApiVersions {
+        return api_versions::answer(&ctx, call, reaction).await.unwrap_or(Answer::Close);
+    }
+    let supported = ctx.shared.config.profile.range(call.api);
+    if !supported.is_some_and(|range| range.contains(&call.version)) {
+        return Answer::Close;
+    }
+    route(&ctx, call, reaction).await.unwrap_or(Answer::Close)
+}
+
+async fn route(ctx: &Context, call: Call, reaction: Option<Reaction>) -> Result<Answer, Unreadable> {
+    match call.api {
+        ApiKey::Produce => serve::<messages::ProduceRequest>(ctx, call, reaction).await,
+        ApiKey::Fetch => serve::<messages::FetchRequest>(ctx, call, reaction).await,
+        ApiKey::ListOffsets => serve::<messages::ListOffsetsRequest>(ctx, call, reaction).await,
+        ApiKey::Metadata => serve::<messages::MetadataRequest>(ctx, call, reaction).await,
+        ApiKey::FindCoordinator => serve::<messages::FindCoordinatorRequest>(ctx, call, reaction).await,
+        ApiKey::CreateTopics => serve::<messages::CreateTopicsRequest>(ctx, call, reaction).await,
+        ApiKey::InitProducerId => serve::<messages::InitProducerIdRequest>(ctx, call, reaction).await,
+        ApiKey::AddPartitionsToTxn => serve::<messages::AddPartitionsToTxnRequest>(ctx, call, reaction).await,
+        ApiKey::EndTxn => serve::<messages::EndTxnRequest>(ctx, call, reaction).await,
+        _ => Err(Unreadable),
+    }
+}
+
+async fn serve<R>(ctx: &Context, mut call: Call, reaction: Option<Reaction>) -> Result<Answer, Unreadable>
+where
+    R: Handler + Decodable,
+    R::Response: Encodable,
+{
+    let request: R = frame::body(&mut call)?;
+    perform(ctx, call, request, reaction).await
+}
+
+/// Carries a request out, or does what the fault says.
+pub(crate) async fn perform<R>(
+    ctx: &Context,
+    call: Call,
+    request: R,
+    reaction: Option<Reaction>,
+) -> Result<Answer, Unreadable>
+where
+    R: Handler,
+    R::Response: Encodable,
+{
+    let version = call.version;
+    let silent = request.is_silent();
+    let response = match reaction {
+        Some(Reaction::Drop) => return Ok(Answer::Close),
+        Some(Reaction::ErrorCode(code)) => request.refuse(version, code),
+        Some(Reaction::ApplyThenDrop) => {
+            request.handle(ctx, version).await;
+            return Ok(Answer::Close);
+        }
+        Some(Reaction::Delay(by)) => {
+            tokio::time::sleep(by).await;
+            request.handle(ctx, version).await
+        }
+        None => request.handle(ctx, version).await,
+    };
+    if silent { Ok(Answer::Silence) } else { frame::response(&call, version, &response).map(Answer::Frame) }
+}

@@ -1,0 +1,69 @@
+//! Consumer groups: committed offsets, offsets that wait for a transaction's end, and members. Pure.
+//!
+//! Enough for consumers that assign partitions themselves and for groups of one member: a second member that joins
+//! takes the group over, and the first learns it by its next heartbeat.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::ids::TopicPartition;
+
+/// A committed position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Committed {
+    pub(crate) offset: i64,
+    pub(crate) leader_epoch: i32,
+    pub(crate) metadata: String,
+}
+
+/// One group.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) offsets: BTreeMap<TopicPartition, Committed>,
+    /// Offsets of open transactions, by producer id.
+    pub(crate) pending: BTreeMap<i64, BTreeMap<TopicPartition, Committed>>,
+    pub(crate) generation: i32,
+    pub(crate) member: Option<String>,
+    pub(crate) assignment: Bytes,
+}
+
+/// All groups, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    by_id: BTreeMap<String, Group>,
+    members: u64,
+}
+
+impl Groups {
+    pub(crate) fn group(&self, id: &str) -> Option<&Group> {
+        self.by_id.get(id)
+    }
+
+    pub(crate) fn group_mut(&mut self, id: &str) -> &mut Group {
+        self.by_id.entry(id.to_owned()).or_default()
+    }
+
+    /// A member id that nobody else has.
+    pub(crate) fn new_member(&mut self, client: &str) -> String {
+        self.members += 1;
+        format!("{client}-{}", self.members)
+    }
+
+    /// Ends a producer's transaction in the groups that `belongs` to the partition the marker was for.
+    pub(crate) fn end_transaction(&mut self, producer_id: i64, commit: bool, belongs: impl Fn(&str) -> bool) {
+        for (_, group) in self.by_id.iter_mut().filter(|(id, _)| belongs(id)) {
+            let offsets = group.pending.remove(&producer_id).unwrap_or_default();
+            if commit {
+                group.offsets.extend(offsets);
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Does a transaction hold offsets of this partition back?
+    pub(crate) fn is_unstable(&self, at: &TopicPartition) -> bool {
+        self.pending.values().any(|offsets| offsets.contains_key(at))
+    }
+}

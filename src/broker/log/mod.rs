@@ -1,0 +1,258 @@
+//! A partition's log: offsets, producer state, the last stable offset and the aborted index. Pure.
+//!
+//! ```text
+//! start                      last stable offset        high watermark = end
+//!   |--- decided ... markers ---|--- open transactions ---|
+//! ```
+
+pub(crate) mod batch;
+pub(crate) mod producers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::error::ResponseError;
+
+use self::batch::{Batch, Marker, Outcome};
+use self::producers::{FirstSequence, Producer};
+
+/// An aborted transaction of the index that read_committed fetches carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Aborted {
+    pub(crate) producer_id: i64,
+    pub(crate) first_offset: i64,
+    /// The marker's offset.
+    pub(crate) last_offset: i64,
+}
+
+/// How far a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    ReadUncommitted,
+    ReadCommitted,
+}
+
+impl Isolation {
+    /// From the wire: 1 is read_committed.
+    pub(crate) fn from_wire(level: i8) -> Self {
+        if level == 1 { Self::ReadCommitted } else { Self::ReadUncommitted }
+    }
+}
+
+/// Where a produced batch stands now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Appended {
+    pub(crate) base_offset: i64,
+    /// -1 unless the topic uses LogAppendTime.
+    pub(crate) append_time: i64,
+}
+
+/// What a fetch of one partition found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Read {
+    pub(crate) records: Bytes,
+    pub(crate) aborted: Vec<Aborted>,
+}
+
+/// How a batch is to be appended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AppendRules {
+    pub(crate) leader_epoch: i32,
+    pub(crate) first_sequence: FirstSequence,
+    /// Now, when the topic stamps batches with the broker's time.
+    pub(crate) append_time_ms: Option<i64>,
+}
+
+/// One partition's log.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionLog {
+    start: i64,
+    end: i64,
+    batches: VecDeque<Batch>,
+    producers: BTreeMap<i64, Producer>,
+    aborted: Vec<Aborted>,
+}
+
+impl PartitionLog {
+    pub(crate) fn start_offset(&self) -> i64 {
+        self.start
+    }
+
+    pub(crate) fn high_watermark(&self) -> i64 {
+        self.end
+    }
+
+    /// The first offset of the earliest open transaction, or the high watermark.
+    ///
+    /// When records below it were deleted, Kafka reports the first offset of the batch that holds the log start:
+    /// it can lie below the log start.
+    pub(crate) fn last_stable_offset(&self) -> i64 {
+        let open = self.producers.values().filter_map(|p| p.open_from).min();
+        match open {
+            None => self.end,
+            Some(first) if first >= self.start => first,
+            Some(_) => self.batches.front().map_or(self.start, |b| b.base_offset.min(self.start)),
+        }
+    }
+
+    pub(crate) fn end_for(&self, isolation: Isolation) -> i64 {
+        match isolation {
+            Isolation::ReadUncommitted => self.high_watermark(),
+            Isolation::ReadCommitted => self.last_stable_offset(),
+        }
+    }
+
+    /// Is a transaction of exactly this producer open here? Then its next batch needs no verification.
+    pub(crate) fn has_ongoing(&self, producer_id: i64, epoch: i16) -> bool {
+        self.producers.get(&producer_id).is_some_and(|p| p.open_from.is_some() && p.epoch == epoch)
+    }
+
+    pub(crate) fn producers(&self) -> impl Iterator<Item = (i64, &Producer)> {
+        self.producers.iter().map(|(id, p)| (*id, p))
+    }
+
+    /// Forgets a producer that has no open transaction (`producer.id.expiration.ms`); an open one is exempt.
+    pub(crate) fn forget_idle_producers(&mut self) {
+        self.producers.retain(|_, p| p.open_from.is_some());
+    }
+
+    /// Appends a client's batch, or finds it among the producer's last five.
+    ///
+    /// # Errors
+    /// The code that Produce answers.
+    pub(crate) fn append(&mut self, batch: &Batch, rules: AppendRules) -> Result<Appended, ResponseError> {
+        if batch.producer_id >= 0 {
+            let unknown = Producer::default();
+            let producer = self.producers.get(&batch.producer_id).unwrap_or(&unknown);
+            if let Some(known) = producer.duplicate(batch) {
+                let append_time = rules.append_time_ms.map_or(-1, |_| known.timestamp);
+                return Ok(Appended { base_offset: known.base_offset, append_time });
+            }
+            producer.check(batch, rules.first_sequence)?;
+        }
+        let stored = match rules.append_time_ms {
+            Some(now) => batch.with_append_time(now).stamped(self.end, rules.leader_epoch),
+            None => batch.stamped(self.end, rules.leader_epoch),
+        };
+        if stored.producer_id >= 0 {
+            self.producers.entry(stored.producer_id).or_default().appended(&stored);
+        }
+        let base_offset = stored.base_offset;
+        self.push(stored);
+        Ok(Appended { base_offset, append_time: rules.append_time_ms.unwrap_or(-1) })
+    }
+
+    /// Appends a control batch and closes the producer's open transaction, whatever its epoch.
+    ///
+    /// # Errors
+    /// INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+    pub(crate) fn append_marker(
+        &mut self,
+        marker: &Marker,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<(), ResponseError> {
+        let producer = self.producers.entry(marker.producer_id).or_default();
+        producer.check_marker(marker)?;
+        let closed = producer.marked(marker, now_ms);
+        let stored = Batch::marker(marker, now_ms).stamped(self.end, leader_epoch);
+        if let (Some(first_offset), Outcome::Abort) = (closed, marker.outcome) {
+            let last_offset = stored.base_offset;
+            self.aborted.push(Aborted { producer_id: marker.producer_id, first_offset, last_offset });
+        }
+        self.push(stored);
+        Ok(())
+    }
+
+    fn push(&mut self, batch: Batch) {
+        self.end = batch.last_offset() + 1;
+        self.batches.push_back(batch);
+    }
+
+    /// Reads whole batches from the one that holds `from`; the first comes even if it exceeds `max_bytes`.
+    ///
+    /// # Errors
+    /// OFFSET_OUT_OF_RANGE.
+    pub(crate) fn read(
+        &self,
+        from: i64,
+        isolation: Isolation,
+        max_bytes: usize,
+    ) -> Result<Read, ResponseError> {
+        if from < self.start || from > self.end {
+            return Err(ResponseError::OffsetOutOfRange);
+        }
+        let limit = self.end_for(isolation);
+        let first = self.batches.partition_point(|b| b.last_offset() < from);
+        let mut taken: Vec<&Batch> = Vec::new();
+        let mut bytes = 0;
+        for batch in self.batches.range(first..).take_while(|b| b.base_offset < limit) {
+            if !taken.is_empty() && bytes + batch.bytes.len() > max_bytes {
+                break;
+            }
+            bytes += batch.bytes.len();
+            taken.push(batch);
+        }
+        let aborted = match (isolation, taken.last()) {
+            (Isolation::ReadCommitted, Some(last)) => self.aborted_within(from, last.last_offset()),
+            _ => Vec::new(),
+        };
+        Ok(Read { records: joined(&taken, bytes), aborted })
+    }
+
+    fn aborted_within(&self, from: i64, last: i64) -> Vec<Aborted> {
+        self.aborted.iter().filter(|a| a.last_offset >= from && a.first_offset <= last).copied().collect()
+    }
+
+    /// The bytes that a fetch from `from` would find.
+    pub(crate) fn readable_bytes(&self, from: i64, isolation: Isolation) -> usize {
+        let limit = self.end_for(isolation);
+        let first = self.batches.partition_point(|b| b.last_offset() < from);
+        self.batches.range(first..).take_while(|b| b.base_offset < limit).map(|b| b.bytes.len()).sum()
+    }
+
+    /// The first batch below `limit` whose newest record is not older than `timestamp`, with its first offset.
+    ///
+    /// Kafka looks into the batch for the record; batches are not opened here, so the answer can be early by the
+    /// records of one batch.
+    pub(crate) fn offset_at(&self, timestamp: i64, limit: i64) -> Option<(i64, i64)> {
+        let found = |b: &&Batch| b.base_offset < limit && b.max_timestamp >= timestamp && !b.is_control();
+        self.batches.iter().find(found).map(|b| (b.base_offset.max(self.start), b.max_timestamp))
+    }
+
+    /// The last record of the batch with the newest timestamp, as ListOffsets asks with -3.
+    pub(crate) fn newest(&self) -> Option<(i64, i64)> {
+        let data = self.batches.iter().filter(|b| !b.is_control());
+        data.max_by_key(|b| b.max_timestamp).map(|b| (b.last_offset(), b.max_timestamp))
+    }
+
+    /// Moves the log's start (DeleteRecords) and tells where it is then; -1 means the high watermark.
+    ///
+    /// # Errors
+    /// OFFSET_OUT_OF_RANGE beyond the high watermark.
+    pub(crate) fn delete_before(&mut self, offset: i64) -> Result<i64, ResponseError> {
+        let offset = if offset == -1 { self.end } else { offset };
+        if offset < 0 || offset > self.end {
+            return Err(ResponseError::OffsetOutOfRange);
+        }
+        self.start = self.start.max(offset);
+        let start = self.start;
+        let gone = self.batches.partition_point(|b| b.last_offset() < start);
+        self.batches.drain(..gone);
+        self.aborted.retain(|a| a.last_offset >= start);
+        Ok(self.start)
+    }
+}
+
+fn joined(batches: &[&Batch], bytes: usize) -> Bytes {
+    match batches {
+        [only] => only.bytes.clone(),
+        _ => {
+            let mut buf = BytesMut::with_capacity(bytes);
+            batches.iter().for_each(|b| buf.extend_from_slice(&b.bytes));
+            buf.freeze()
+        }
+    }
+}
