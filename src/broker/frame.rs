@@ -46,7 +46,8 @@ pub(crate) fn call(mut frame: Bytes) -> Result<Call, Unreadable> {
     let api = ApiKey::try_from(api).map_err(|()| Unreadable)?;
     // An ApiVersions of an unknown version still gets an answer, so only the part before the tags is read.
     let known = api.valid_versions().min <= version && version <= api.valid_versions().max;
-    let header_version = if known { api.request_header_version(version) } else { 1 };
+    let header_version =
+        if known || api != ApiKey::ApiVersions { api.request_header_version(version) } else { 1 };
     let header = RequestHeader::decode(&mut frame, header_version).map_err(|_| Unreadable)?;
     Ok(Call {
         api,
