@@ -70,7 +70,10 @@ pub(crate) fn response<R: Encodable>(call: &Call, version: i16, body: &R) -> Res
     let header = ResponseHeader::default().with_correlation_id(call.correlation_id);
     let header_version = call.api.response_header_version(version);
     header.encode(&mut frame, header_version).map_err(|_| Unreadable)?;
-    body.encode(&mut frame, version).map_err(|_| Unreadable)?;
+    body.encode(&mut frame, version).map_err(|error| {
+        tracing::error!(api = ?call.api, version, %error, "a response cannot be encoded");
+        Unreadable
+    })?;
     let length = i32::try_from(frame.len() - 4).map_err(|_| Unreadable)?;
     frame[..4].copy_from_slice(&length.to_be_bytes());
     Ok(frame.freeze())
