@@ -1,6 +1,6 @@
 //! DescribeProducers, version 0.
 //!
-//! - The partition's leader tells every producer it remembers, with the first offset of an open transaction or -1.
+//! - Any replica of the partition tells every producer it remembers, with the first offset of an open transaction or -1.
 //! - A transaction that hangs because its marker was never written shows here.
 
 use kafka_protocol::messages::describe_producers_response::{
@@ -16,11 +16,11 @@ impl Handler for DescribeProducersRequest {
     type Response = DescribeProducersResponse;
 
     async fn handle(self, ctx: &Context, _version: i16) -> DescribeProducersResponse {
-        let mut cluster = ctx.shared.cluster();
+        let cluster = ctx.shared.cluster();
         let topics = self.topics.iter().map(|topic| {
             let partitions = topic.partition_indexes.iter().map(|index| {
                 let response = PartitionResponse::default().with_partition_index(*index);
-                match cluster.led_by(ctx.node, &topic.name, *index) {
+                match cluster.held_by(ctx.node, &topic.name, *index) {
                     Ok(partition) => {
                         let producers = partition.log.producers().map(|(id, p)| described(id, p));
                         response.with_active_producers(producers.collect())
