@@ -3,7 +3,9 @@
 
 #[cfg(feature = "broker")]
 pub mod broker;
+pub mod exchange;
 pub mod ids;
+pub mod net;
 pub mod proto;
 pub mod record;
 pub mod wire;

@@ -5,3 +5,16 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod backoff;
+pub mod cause;
+pub mod cluster;
+pub mod committable;
+pub mod connection;
+pub mod evidence;
+pub mod initialize;
+pub mod outbox;
+pub mod resume;
+pub mod sealed;
+pub mod transaction;
+pub mod verdict;

@@ -5,3 +5,14 @@
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss
 )]
+
+pub mod api;
+pub mod batch;
+pub mod code;
+mod cursor;
+pub mod fetch;
+pub mod frame;
+pub mod guard;
+pub mod produce;
+mod varint;
+pub mod versions;

@@ -1,0 +1,28 @@
+//! Real Apache Kafka as child processes: KRaft clusters on 127.0.0.1 that live exactly as long as their handle.
+//!
+//! ```text
+//! Spec ──> jars (Maven, cached) ──> PortBlock ──> format ──> nodes ──> proof that *this* cluster answers ──> KafkaCluster
+//!                                                  │
+//!                                                  └── watchdog: a shell on the other end of a pipe, kills the nodes when we die
+//! ```
+
+mod cluster;
+mod error;
+mod jars;
+mod launch;
+mod ports;
+mod probe;
+mod process;
+mod properties;
+mod ready;
+mod spec;
+mod tools;
+mod topics;
+
+pub use cluster::KafkaCluster;
+pub use error::KafkaError;
+pub use jars::{JarSet, Jars};
+pub use ready::{Expected, prove};
+pub use spec::Spec;
+pub use tools::{ConsoleRead, ListedTransaction, ToolOutput, Tools};
+pub use topics::{Topic, create_topic, transaction_version};

@@ -1,0 +1,7 @@
+//! Real Apache Kafka in tests: a launcher of KRaft clusters, foreign clients to cross-check with, and the harness that runs the tests.
+//!
+//! Nothing in here uses the library that is under test: the launcher asks brokers with a few hand-written requests, and what was
+//! written is read back by librdkafka, aiokafka and Kafka's own tools. So a mistake of ours can not hide itself.
+
+mod cache;
+pub mod kafka;

@@ -1,0 +1,175 @@
+//! Finding and asking transaction coordinators: FindCoordinator (10), DescribeTransactions (65),
+//! ListTransactions (66).
+
+use bytes::Bytes;
+use kafka_protocol::messages::{
+    DescribeTransactionsRequest, DescribeTransactionsResponse, FindCoordinatorRequest,
+    FindCoordinatorResponse, ListTransactionsRequest, ListTransactionsResponse,
+};
+
+use super::{
+    Answered, Call, ExchangeError, Head, decode_message, frame_message, str_bytes, throttle, transaction::id,
+};
+use crate::{
+    ids::{Identity, NodeId, ProducerId, TopicPartition, TransactionalId},
+    proto::resume::CoordinatorState,
+    wire::{
+        api::Api,
+        code::ErrorCode,
+        versions::{FIND_TRANSACTION_COORDINATOR, LIST_BY_PATTERN},
+    },
+};
+
+/// Asks any broker who coordinates a transactional id.
+#[derive(Debug, Clone)]
+pub struct FindCoordinator {
+    /// The transactional id.
+    pub transactional_id: TransactionalId,
+}
+
+/// Asks the coordinator what it knows of a transaction (KIP-664).
+#[derive(Debug, Clone)]
+pub struct DescribeTransactions {
+    /// The transactional id.
+    pub transactional_id: TransactionalId,
+}
+
+/// Asks one broker which transactions it coordinates.
+#[derive(Debug, Clone, Default)]
+pub struct ListTransactions {
+    /// Only those in these states; all if empty.
+    pub states: Vec<CoordinatorState>,
+    /// Only ids that match this RE2 pattern as a whole; the caller filters itself where the broker is too old.
+    pub pattern: Option<String>,
+}
+
+/// What a coordinator says of a transactional id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// The error code; the rest has a meaning without an error only.
+    pub code: ErrorCode,
+    /// The state.
+    pub state: CoordinatorState,
+    /// The current pair.
+    pub identity: Identity,
+    /// When the newest transaction began, in milliseconds since the Unix epoch; `None` if there was none.
+    pub start_ms: Option<i64>,
+    /// Its timeout in milliseconds.
+    pub timeout_ms: i32,
+    /// Its partitions; while a marker is due, those that lack it.
+    pub partitions: Vec<TopicPartition>,
+}
+
+/// One transaction in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The transactional id.
+    pub transactional_id: TransactionalId,
+    /// Its producer id.
+    pub producer_id: ProducerId,
+    /// Its state.
+    pub state: CoordinatorState,
+}
+
+impl Call for FindCoordinator {
+    type Answer = Result<NodeId, (ErrorCode, String)>;
+
+    fn api(&self) -> Api {
+        Api::FindCoordinator
+    }
+
+    fn floor(&self) -> i16 {
+        FIND_TRANSACTION_COORDINATOR
+    }
+
+    fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
+        let key = str_bytes(self.transactional_id.as_str());
+        let message = FindCoordinatorRequest::default().with_key_type(1);
+        let message =
+            if head.version >= 4 { message.with_coordinator_keys(vec![key]) } else { message.with_key(key) };
+        frame_message(Api::FindCoordinator, head, &message)
+    }
+
+    fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
+        let r: FindCoordinatorResponse = decode_message(Api::FindCoordinator, version, body)?;
+        let (node, code, message) = if version >= 4 {
+            let found = r.coordinators.iter().find(|c| *c.key == *self.transactional_id.as_str());
+            let malformed = || ExchangeError::malformed(Api::FindCoordinator, version, "our key is missing");
+            let c = found.ok_or_else(malformed)?;
+            (c.node_id.0, c.error_code, c.error_message.clone())
+        } else {
+            (r.node_id.0, r.error_code, r.error_message.clone())
+        };
+        let answer = match ErrorCode::from_code(code) {
+            ErrorCode::None if node >= 0 => Ok(NodeId(node)),
+            ErrorCode::None => Err((ErrorCode::CoordinatorNotAvailable, "no node".into())),
+            code => Err((code, message.map(|m| m.to_string()).unwrap_or_default())),
+        };
+        Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
+    }
+}
+
+impl Call for DescribeTransactions {
+    type Answer = Described;
+
+    fn api(&self) -> Api {
+        Api::DescribeTransactions
+    }
+
+    fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
+        let message =
+            DescribeTransactionsRequest::default().with_transactional_ids(vec![id(&self.transactional_id)]);
+        frame_message(Api::DescribeTransactions, head, &message)
+    }
+
+    fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
+        let r: DescribeTransactionsResponse = decode_message(Api::DescribeTransactions, version, body)?;
+        let found =
+            r.transaction_states.iter().find(|t| **t.transactional_id == *self.transactional_id.as_str());
+        let Some(t) = found else {
+            return Err(ExchangeError::malformed(Api::DescribeTransactions, version, "our id is missing"));
+        };
+        let partitions = t
+            .topics
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().map(|p| TopicPartition::new(&**topic.topic, *p)));
+        let answer = Described {
+            code: ErrorCode::from_code(t.error_code),
+            state: CoordinatorState::from_name(&t.transaction_state),
+            identity: Identity::new(t.producer_id.0, t.producer_epoch),
+            start_ms: (t.transaction_start_time_ms >= 0).then_some(t.transaction_start_time_ms),
+            timeout_ms: t.transaction_timeout_ms,
+            partitions: partitions.collect(),
+        };
+        Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
+    }
+}
+
+impl Call for ListTransactions {
+    type Answer = Result<Vec<Listed>, ErrorCode>;
+
+    fn api(&self) -> Api {
+        Api::ListTransactions
+    }
+
+    fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
+        let states = self.states.iter().map(|s| str_bytes(s.name())).collect();
+        let pattern = self.pattern.as_deref().filter(|_| head.version >= LIST_BY_PATTERN);
+        let message = ListTransactionsRequest::default()
+            .with_state_filters(states)
+            .with_transactional_id_pattern(pattern.map(str_bytes));
+        frame_message(Api::ListTransactions, head, &message)
+    }
+
+    fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
+        let r: ListTransactionsResponse = decode_message(Api::ListTransactions, version, body)?;
+        let code = ErrorCode::from_code(r.error_code);
+        let listed = r.transaction_states.iter().map(|t| Listed {
+            transactional_id: TransactionalId::new(&**t.transactional_id),
+            producer_id: ProducerId(t.producer_id.0),
+            state: CoordinatorState::from_name(&t.transaction_state),
+        });
+        let answer = if code.is_none() { Ok(listed.collect()) } else { Err(code) };
+        Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
+    }
+}

@@ -1,0 +1,146 @@
+//! Answers as the machines of `proto` take them: verdicts, with the story for people beside them.
+
+use super::{Described, Ended, Produced};
+use crate::{
+    ids::{Identity, TopicPartition},
+    proto::{
+        cause::{Cause, CauseKind},
+        initialize, outbox::BatchFact,
+        resume::{self, CoordinatorState, TransactionView},
+        transaction::{AbortFact, AddFact},
+        verdict::{self, AddPartitionVerdict, DescribeTransactionsVerdict, EndTxnVerdict, ProduceVerdict},
+    },
+    wire::code::ErrorCode,
+};
+
+/// What an InitProducerId answer means.
+#[must_use]
+pub fn initialized(code: ErrorCode, identity: Identity, timeout_ms: i32) -> initialize::Input {
+    let verdict = verdict::init_producer_id(0, code);
+    let detail = match verdict {
+        verdict::InitProducerIdVerdict::TimeoutRefused => format!(
+            "transaction.timeout.ms = {timeout_ms} exceeds the broker's transaction.max.timeout.ms (900000 unless \
+             its operator changed it): lower the one or raise the other"
+        ),
+        _ => code.name().to_owned(),
+    };
+    initialize::Input::Answered { verdict, identity, detail }
+}
+
+/// What a Produce answer means for one batch.
+#[must_use]
+pub fn produced(version: i16, p: &Produced) -> BatchFact<Cause> {
+    let cause = |kind| {
+        let name = p.code.name();
+        let colon = if p.message.is_empty() { "" } else { ": " };
+        BatchFact::Refused(Cause::new(kind, format!("{name}{colon}{}", p.message)))
+    };
+    match verdict::produce(version, p.code) {
+        ProduceVerdict::Acked | ProduceVerdict::Duplicate => BatchFact::Stored(p.offset),
+        ProduceVerdict::RetryAfterMetadata => BatchFact::RetryAfterMetadata,
+        ProduceVerdict::Retry | ProduceVerdict::MaybeStored => BatchFact::Retry,
+        ProduceVerdict::RetrySoon => BatchFact::RetrySoon,
+        ProduceVerdict::OutOfOrder => BatchFact::OutOfOrder,
+        ProduceVerdict::TooLarge => cause(CauseKind::RecordTooLarge),
+        ProduceVerdict::Rejected => cause(CauseKind::Refused),
+        ProduceVerdict::TopicDenied | ProduceVerdict::Denied => cause(CauseKind::Denied),
+        ProduceVerdict::Abortable => cause(CauseKind::InvalidState),
+        ProduceVerdict::Fenced => cause(CauseKind::Fenced),
+        ProduceVerdict::Stuck => cause(CauseKind::Unsupported),
+        ProduceVerdict::Fatal => cause(CauseKind::Refused),
+    }
+}
+
+/// What an AddPartitionsToTxn answer means as a whole: the worst partition decides, and one that the answer
+/// leaves out is asked for again.
+#[must_use]
+pub fn added(asked: &[TopicPartition], answer: &[(TopicPartition, ErrorCode)]) -> AddFact {
+    let mut whole = AddFact::Added;
+    for partition in asked {
+        let code = answer.iter().find(|(p, _)| p == partition).map(|(_, code)| *code);
+        let fact = code.map_or(AddFact::Retry, |code| add_fact(partition, code));
+        if severity(&fact) > severity(&whole) {
+            whole = fact;
+        }
+    }
+    whole
+}
+
+fn add_fact(partition: &TopicPartition, code: ErrorCode) -> AddFact {
+    let cause = |kind| Cause::new(kind, code.name()).on(partition.clone());
+    match verdict::add_partition(0, code) {
+        AddPartitionVerdict::Added => AddFact::Added,
+        AddPartitionVerdict::RetrySoon => AddFact::RetrySoon,
+        AddPartitionVerdict::Retry
+        | AddPartitionVerdict::RetryAfterMetadata
+        | AddPartitionVerdict::NotKnown
+        | AddPartitionVerdict::NotAttempted => AddFact::Retry,
+        AddPartitionVerdict::Relookup => AddFact::CoordinatorMoved,
+        AddPartitionVerdict::TopicDenied | AddPartitionVerdict::Denied => {
+            AddFact::Refused(cause(CauseKind::Denied))
+        }
+        AddPartitionVerdict::Abortable | AddPartitionVerdict::Fatal => {
+            AddFact::Refused(cause(CauseKind::InvalidState))
+        }
+        AddPartitionVerdict::Fenced => AddFact::Fenced(cause(CauseKind::Fenced)),
+    }
+}
+
+fn severity(fact: &AddFact) -> u8 {
+    match fact {
+        AddFact::Added => 0,
+        AddFact::RetrySoon => 1,
+        AddFact::Retry => 2,
+        AddFact::CoordinatorMoved => 3,
+        AddFact::Refused(_) => 4,
+        AddFact::Fenced(_) => 5,
+    }
+}
+
+/// What an answer to the live producer's EndTxn(abort) means.
+#[must_use]
+pub fn aborted(ended: Ended) -> AbortFact {
+    let cause = |kind| Cause::new(kind, ended.code.name());
+    match verdict::end_txn(0, ended.code) {
+        EndTxnVerdict::Done => AbortFact::Done(ended.next),
+        EndTxnVerdict::Retry | EndTxnVerdict::NotKnown => AbortFact::Retry,
+        EndTxnVerdict::Relookup => AbortFact::CoordinatorMoved,
+        // Nothing of this identity is open: its timeout has ended it, or an abort whose answer was lost.
+        EndTxnVerdict::InvalidState | EndTxnVerdict::IdentityGone => AbortFact::NothingOpen,
+        EndTxnVerdict::Fenced => AbortFact::Fenced(cause(CauseKind::Fenced)),
+        EndTxnVerdict::Abortable => AbortFact::Refused(cause(CauseKind::InvalidState)),
+        EndTxnVerdict::Denied => AbortFact::Refused(cause(CauseKind::Denied)),
+        EndTxnVerdict::Stuck => AbortFact::Refused(cause(CauseKind::Unsupported)),
+        EndTxnVerdict::Fatal => AbortFact::Refused(cause(CauseKind::Refused)),
+    }
+}
+
+/// What a coordinator's entry means to the machines.
+#[must_use]
+pub fn described(d: &Described) -> resume::Described {
+    match verdict::describe_transactions(0, d.code) {
+        DescribeTransactionsVerdict::Described => resume::Described::Transaction(view(d)),
+        DescribeTransactionsVerdict::NotFound => resume::Described::NotFound,
+        DescribeTransactionsVerdict::Relookup => resume::Described::Relookup,
+        DescribeTransactionsVerdict::Retry => resume::Described::Retry,
+        DescribeTransactionsVerdict::Denied
+        | DescribeTransactionsVerdict::Unsupported
+        | DescribeTransactionsVerdict::Failed => resume::Described::Blind,
+    }
+}
+
+fn view(d: &Described) -> TransactionView {
+    TransactionView {
+        state: d.state,
+        start_ms: d.start_ms.unwrap_or(-1),
+        identity: d.identity,
+        partitions: d.partitions.clone(),
+    }
+}
+
+/// The start time of the transaction that `identity` has open now, if the entry is about it.
+#[must_use]
+pub fn start_of_open(d: &Described, identity: Identity) -> Option<i64> {
+    let ours = d.code.is_none() && d.identity == identity && d.state == CoordinatorState::Ongoing;
+    d.start_ms.filter(|_| ours)
+}

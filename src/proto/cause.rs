@@ -1,0 +1,76 @@
+//! Why something can't go on, in words and in a form that programs can match.
+
+use std::fmt;
+
+use crate::ids::TopicPartition;
+
+/// What kind of trouble ended a transaction or a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CauseKind {
+    /// A newer owner of the transactional id exists.
+    Fenced,
+    /// The broker has ended the transaction, or never knew it.
+    InvalidState,
+    /// A record was not acknowledged within `delivery.timeout.ms`.
+    DeliveryTimeout,
+    /// A record is larger than the broker takes (`max.message.bytes`).
+    RecordTooLarge,
+    /// The broker's log lost the history of this producer, or batches arrived with a gap.
+    SequenceGap,
+    /// An access rule forbids it.
+    Denied,
+    /// A topic or partition does not exist, or is not the one it was.
+    UnknownTopic,
+    /// `transaction.timeout.ms` exceeds the broker's `transaction.max.timeout.ms`.
+    TimeoutTooLarge,
+    /// The broker lacks what is needed.
+    Unsupported,
+    /// The broker refused the data itself: bad checksum, time stamp, compression.
+    Refused,
+    /// Nothing answered in time.
+    Unreachable,
+    /// The owner gave the transaction up.
+    Dropped,
+}
+
+/// Why a transaction must be aborted, or a producer is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The kind.
+    pub kind: CauseKind,
+    /// The partition on which it happened, if on one.
+    pub partition: Option<TopicPartition>,
+    /// The whole story, for people.
+    pub detail: String,
+}
+
+impl Cause {
+    /// A cause that concerns no single partition.
+    pub fn new(kind: CauseKind, detail: impl Into<String>) -> Self {
+        Self { kind, partition: None, detail: detail.into() }
+    }
+
+    /// The same cause, on `partition`.
+    #[must_use]
+    pub fn on(self, partition: TopicPartition) -> Self {
+        Self { partition: Some(partition), ..self }
+    }
+
+    /// True when the transactional id belongs to somebody else now.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.kind == CauseKind::Fenced
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.partition {
+            Some(partition) => write!(f, "{partition}: {}", self.detail),
+            None => f.write_str(&self.detail),
+        }
+    }
+}
+
+impl std::error::Error for Cause {}

@@ -1,0 +1,199 @@
+//! What is known of a cluster: brokers, leaders, topic ids, coordinators. Facts come in, newer ones win.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::ids::{NodeId, TopicId, TopicName, TopicPartition, TransactionalId};
+
+/// The knowledge.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    id: Option<Arc<str>>,
+    brokers: BTreeMap<NodeId, (Arc<str>, u16)>,
+    topics: HashMap<TopicName, Topic>,
+    coordinators: HashMap<TransactionalId, NodeId>,
+}
+
+#[derive(Debug)]
+struct Topic {
+    id: TopicId,
+    partitions: BTreeMap<i32, Leader>,
+}
+
+/// Who leads a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leader {
+    /// The leader; `None` while there is none.
+    pub node: Option<NodeId>,
+    /// The epoch of its leadership; -1 if not told.
+    pub epoch: i32,
+}
+
+/// The answer came from another cluster than the ones before.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a broker says that it belongs to cluster {found}, the others belong to {expected}")]
+pub struct AnotherCluster {
+    /// The cluster that was known.
+    pub expected: Arc<str>,
+    /// The one that answered.
+    pub found: Arc<str>,
+}
+
+impl Cluster {
+    /// The cluster's id, once a broker told.
+    #[must_use]
+    pub fn id(&self) -> Option<&Arc<str>> {
+        self.id.as_ref()
+    }
+
+    /// Learns the live brokers.
+    ///
+    /// # Errors
+    /// [`AnotherCluster`]: nothing of that answer may be used.
+    pub fn learn_brokers(
+        &mut self,
+        id: Option<Arc<str>>,
+        brokers: impl IntoIterator<Item = (NodeId, Arc<str>, u16)>,
+    ) -> Result<(), AnotherCluster> {
+        if let (Some(expected), Some(found)) = (&self.id, &id) {
+            if expected != found {
+                return Err(AnotherCluster { expected: Arc::clone(expected), found: Arc::clone(found) });
+            }
+        }
+        self.id = self.id.take().or(id);
+        let live: BTreeMap<_, _> = brokers.into_iter().map(|(n, host, port)| (n, (host, port))).collect();
+        // An answer without brokers is what a broker says that is just starting.
+        if !live.is_empty() {
+            self.brokers = live;
+        }
+        Ok(())
+    }
+
+    /// Learns one topic. A leader of an older epoch than the known one is passed over, unless the topic was
+    /// created anew; an epoch that is not told never overrules one that is.
+    pub fn learn_topic(
+        &mut self,
+        name: TopicName,
+        id: TopicId,
+        partitions: impl IntoIterator<Item = (i32, Leader)>,
+    ) {
+        let topic = self.topics.entry(name).or_insert_with(|| Topic { id, partitions: BTreeMap::new() });
+        if topic.id != id && id.is_known() {
+            *topic = Topic { id, partitions: BTreeMap::new() };
+        }
+        for (index, leader) in partitions {
+            let known = topic.partitions.entry(index).or_insert(leader);
+            if leader.epoch >= known.epoch {
+                *known = leader;
+            }
+        }
+    }
+
+    /// Forgets a topic, after a broker said that it does not exist.
+    pub fn forget_topic(&mut self, name: &TopicName) {
+        self.topics.remove(name);
+    }
+
+    /// The topic's id.
+    #[must_use]
+    pub fn topic_id(&self, name: &TopicName) -> TopicId {
+        self.topics.get(name).map_or(TopicId::UNKNOWN, |t| t.id)
+    }
+
+    /// How many partitions the topic has, as far as is known.
+    #[must_use]
+    pub fn partitions(&self, name: &TopicName) -> usize {
+        self.topics.get(name).map_or(0, |t| t.partitions.len())
+    }
+
+    /// The leader of a partition; `None` if it has none or is not known.
+    #[must_use]
+    pub fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
+        self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?.node
+    }
+
+    /// A leader that a refusal named (KIP-951).
+    pub fn learn_leader(&mut self, partition: &TopicPartition, node: NodeId) {
+        let known = self.topics.get_mut(&partition.topic);
+        if let Some(leader) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) {
+            leader.node = Some(node);
+        }
+    }
+
+    /// Where a broker is.
+    #[must_use]
+    pub fn address(&self, node: NodeId) -> Option<(Arc<str>, u16)> {
+        self.brokers.get(&node).cloned()
+    }
+
+    /// All live brokers.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.brokers.keys().copied()
+    }
+
+    /// The coordinator of a transactional id, if it was found and not forgotten.
+    #[must_use]
+    pub fn coordinator(&self, id: &TransactionalId) -> Option<NodeId> {
+        self.coordinators.get(id).copied()
+    }
+
+    /// A coordinator was found.
+    pub fn learn_coordinator(&mut self, id: TransactionalId, node: NodeId) {
+        self.coordinators.insert(id, node);
+    }
+
+    /// The coordinator is no longer where it was.
+    pub fn forget_coordinator(&mut self, id: &TransactionalId) {
+        self.coordinators.remove(id);
+    }
+
+    /// A broker can't be reached: nothing is coordinated there, as far as we know.
+    pub fn forget_coordinators_at(&mut self, node: NodeId) {
+        self.coordinators.retain(|_, at| *at != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leader(node: i32, epoch: i32) -> Leader {
+        Leader { node: Some(NodeId(node)), epoch }
+    }
+
+    #[test]
+    fn a_stale_leader_is_passed_over() {
+        let mut c = Cluster::default();
+        let id = TopicId([1; 16]);
+        let p = TopicPartition::new("t", 0);
+        for (news, then) in [(leader(1, 5), 1), (leader(2, 4), 1), (leader(3, -1), 1), (leader(2, 6), 2)] {
+            c.learn_topic("t".into(), id, [(0, news)]);
+            assert_eq!(c.leader(&p), Some(NodeId(then)));
+        }
+        c.learn_topic("t".into(), TopicId([2; 16]), [(0, leader(3, 0))]);
+        assert_eq!(c.leader(&p), Some(NodeId(3)), "a topic that was created anew begins anew");
+    }
+
+    #[test]
+    fn brokers_of_another_cluster_are_refused() {
+        let mut c = Cluster::default();
+        let broker = |node| [(NodeId(node), Arc::from("h"), 1)];
+        c.learn_brokers(Some("a".into()), broker(1)).unwrap();
+        assert!(c.learn_brokers(Some("b".into()), broker(2)).is_err());
+        assert_eq!(c.nodes().collect::<Vec<_>>(), [NodeId(1)]);
+        c.learn_brokers(None, []).unwrap();
+        assert_eq!(c.nodes().count(), 1, "an empty answer takes nothing away");
+    }
+
+    #[test]
+    fn coordinators_at_a_dead_broker_are_forgotten() {
+        let mut c = Cluster::default();
+        let (a, b) = (TransactionalId::new("a"), TransactionalId::new("b"));
+        c.learn_coordinator(a.clone(), NodeId(1));
+        c.learn_coordinator(b.clone(), NodeId(2));
+        c.forget_coordinators_at(NodeId(1));
+        assert_eq!((c.coordinator(&a), c.coordinator(&b)), (None, Some(NodeId(2))));
+    }
+}

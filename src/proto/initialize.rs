@@ -1,0 +1,289 @@
+//! Getting an identity: InitProducerId until it is granted, or can't be.
+//!
+//! Two forms: bare (fences whoever holds the id and aborts what it left open), and with our own pair (KIP-360: a
+//! newer owner is reported, not fenced). The second has a trap: a coordinator does not keep the pair of before a
+//! bump over a restart, so the retry of a bump whose answer was lost can be told PRODUCER_FENCED by its own first
+//! try. Then the coordinator is asked: an empty entry with our producer id and the next epoch is our own.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    backoff::Backoff,
+    cause::{Cause, CauseKind},
+    resume::{CoordinatorState, TransactionView},
+    verdict::InitProducerIdVerdict,
+};
+use crate::ids::{Identity, Moment};
+
+/// What the machine is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// InitProducerId was answered.
+    Answered {
+        /// What the code means.
+        verdict: InitProducerIdVerdict,
+        /// The pair; it has a meaning when it was granted.
+        identity: Identity,
+        /// What the broker said, for messages.
+        detail: String,
+    },
+    /// It was not answered, or no coordinator was found. `sent`: it may have been carried out.
+    NoAnswer {
+        /// Whether a coordinator may have got it.
+        sent: bool,
+        /// Why, for messages.
+        detail: String,
+    },
+    /// The coordinator was asked for its entry; `None` if it could not tell.
+    Described(Option<TransactionView>),
+    /// The coordinator can't be found, for a reason that no waiting cures.
+    Refused(Cause),
+    /// Time passed.
+    Tick,
+}
+
+/// What it asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Send InitProducerId.
+    Ask {
+        /// Our own pair, or bare.
+        own: Option<Identity>,
+    },
+    /// The coordinator is no longer where it was.
+    ForgetCoordinator,
+    /// Send DescribeTransactions.
+    Describe,
+    /// It is over.
+    Done(Result<Identity, Cause>),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Initialize {
+    own: Option<Identity>,
+    lost: bool,
+    asked: bool,
+    wait: Option<Moment>,
+    deadline: Moment,
+    backoff: Backoff,
+    last: String,
+    done: bool,
+    effects: VecDeque<Effect>,
+}
+
+impl Initialize {
+    /// Asks at once; gives up `patience` from now.
+    #[must_use]
+    pub fn new(now: Moment, own: Option<Identity>, patience: Duration, seed: u64) -> Self {
+        let mut machine = Self {
+            own,
+            lost: false,
+            asked: false,
+            wait: None,
+            deadline: now.after(patience),
+            backoff: Backoff::new(Duration::from_millis(10), Duration::from_secs(1), seed),
+            last: "no answer yet".into(),
+            done: false,
+            effects: VecDeque::new(),
+        };
+        machine.ask();
+        machine
+    }
+
+    /// Takes a fact. Facts that come after the end are passed over.
+    pub fn handle(&mut self, now: Moment, input: Input) {
+        if self.done {
+            return;
+        }
+        match input {
+            Input::Answered { verdict, identity, detail } => {
+                self.asked = false;
+                self.last.clone_from(&detail);
+                self.answered(now, verdict, identity, detail);
+            }
+            Input::NoAnswer { sent, detail } => {
+                self.asked = false;
+                self.lost |= sent;
+                self.last = detail;
+                self.again_elsewhere(now);
+            }
+            Input::Described(view) => self.described(view),
+            Input::Refused(cause) => self.finish(Err(cause)),
+            Input::Tick => {}
+        }
+        if self.done {
+            return;
+        }
+        if now >= self.deadline && !self.asked {
+            let detail = format!("no identity was granted in time: {}", self.last);
+            return self.finish(Err(Cause::new(CauseKind::Unreachable, detail)));
+        }
+        if self.wait.is_some_and(|until| until <= now) {
+            self.ask();
+        }
+    }
+
+    /// The next thing to do; drain it before the next [`handle`](Self::handle).
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due, if at all.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Moment> {
+        self.wait.map(|until| until.min(self.deadline)).filter(|_| !self.done)
+    }
+
+    fn answered(&mut self, now: Moment, verdict: InitProducerIdVerdict, identity: Identity, detail: String) {
+        use InitProducerIdVerdict as V;
+        let kind = match verdict {
+            V::Granted => return self.finish(Ok(identity)),
+            V::Retry => return self.again(now),
+            V::RetrySoon => return self.again_within(now, Duration::from_millis(20)),
+            V::Relookup => return self.again_elsewhere(now),
+            V::NotKnown => {
+                self.lost = true;
+                return self.again_elsewhere(now);
+            }
+            V::Fenced if self.lost && self.own.is_some() => {
+                self.asked = true;
+                return self.effects.push_back(Effect::Describe);
+            }
+            V::Fenced => CauseKind::Fenced,
+            V::Denied => CauseKind::Denied,
+            V::TimeoutRefused => CauseKind::TimeoutTooLarge,
+            V::Abortable => CauseKind::InvalidState,
+            V::Unsupported => CauseKind::Unsupported,
+            V::Fatal => CauseKind::Refused,
+        };
+        self.finish(Err(Cause::new(kind, detail)));
+    }
+
+    fn described(&mut self, view: Option<TransactionView>) {
+        self.asked = false;
+        let Some(own) = self.own else { return };
+        let bumped = |v: &TransactionView| {
+            v.state == CoordinatorState::Empty
+                && v.identity.producer_id == own.producer_id
+                && i32::from(v.identity.epoch.0) == i32::from(own.epoch.0) + 1
+        };
+        match view {
+            Some(view) if bumped(&view) => {
+                self.own = Some(view.identity);
+                self.lost = false;
+                self.ask();
+            }
+            Some(_) | None => self.finish(Err(Cause::new(CauseKind::Fenced, "PRODUCER_FENCED"))),
+        }
+    }
+
+    fn ask(&mut self) {
+        self.wait = None;
+        self.asked = true;
+        self.effects.push_back(Effect::Ask { own: self.own });
+    }
+
+    fn again(&mut self, now: Moment) {
+        self.wait = Some(now.after(self.backoff.next_wait()));
+    }
+
+    fn again_within(&mut self, now: Moment, most: Duration) {
+        // An abort that is under way is over in milliseconds; one whose partition has no leader is not.
+        let wait = self.backoff.next_wait();
+        let soon = if self.backoff.tries() < 20 { wait.min(most) } else { wait };
+        self.wait = Some(now.after(soon));
+    }
+
+    fn again_elsewhere(&mut self, now: Moment) {
+        self.effects.push_back(Effect::ForgetCoordinator);
+        self.again(now);
+    }
+
+    fn finish(&mut self, result: Result<Identity, Cause>) {
+        self.done = true;
+        self.effects.push_back(Effect::Done(result));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use InitProducerIdVerdict as V;
+
+    const OWN: Option<Identity> =
+        Some(Identity { producer_id: crate::ids::ProducerId(7), epoch: crate::ids::ProducerEpoch(3) });
+
+    fn start(own: Option<Identity>) -> Initialize {
+        let mut m = Initialize::new(Moment(0), own, Duration::from_secs(60), 1);
+        assert_eq!(m.poll_effect(), Some(Effect::Ask { own }));
+        m
+    }
+
+    fn feed(m: &mut Initialize, at_ms: u64, input: Input) -> Vec<Effect> {
+        m.handle(Moment(at_ms * 1000), input);
+        std::iter::from_fn(|| m.poll_effect()).collect()
+    }
+
+    fn answer(verdict: V) -> Input {
+        Input::Answered { verdict, identity: Identity::new(7, 4), detail: format!("{verdict:?}") }
+    }
+
+    fn view(state: CoordinatorState, epoch: i16) -> Input {
+        let identity = Identity::new(7, epoch);
+        Input::Described(Some(TransactionView { state, start_ms: -1, identity, partitions: vec![] }))
+    }
+
+    #[test]
+    fn a_takeover_waits_until_the_old_transaction_is_aborted() {
+        let mut m = start(None);
+        assert_eq!(feed(&mut m, 0, answer(V::RetrySoon)), []);
+        assert_eq!(feed(&mut m, 20, Input::Tick), [Effect::Ask { own: None }]);
+        assert_eq!(feed(&mut m, 21, answer(V::Granted)), [Effect::Done(Ok(Identity::new(7, 4)))]);
+    }
+
+    #[test]
+    fn a_rival_is_reported() {
+        let mut m = start(OWN);
+        let effects = feed(&mut m, 0, answer(V::Fenced));
+        assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()));
+    }
+
+    #[test]
+    fn our_own_bump_whose_answer_was_lost_is_not_a_rival() {
+        let lost = || Input::NoAnswer { sent: true, detail: "cut".into() };
+        let mut m = start(OWN);
+        assert_eq!(feed(&mut m, 0, lost()), [Effect::ForgetCoordinator]);
+        assert_eq!(feed(&mut m, 2000, Input::Tick), [Effect::Ask { own: OWN }]);
+        assert_eq!(feed(&mut m, 2001, answer(V::Fenced)), [Effect::Describe]);
+        let bumped = Some(Identity::new(7, 4));
+        assert_eq!(feed(&mut m, 2002, view(CoordinatorState::Empty, 4)), [Effect::Ask { own: bumped }]);
+
+        for rival in [view(CoordinatorState::Ongoing, 4), view(CoordinatorState::Empty, 5)] {
+            let mut m = start(OWN);
+            feed(&mut m, 0, lost());
+            feed(&mut m, 2000, Input::Tick);
+            feed(&mut m, 2001, answer(V::Fenced));
+            let effects = feed(&mut m, 2002, rival);
+            assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()));
+        }
+    }
+
+    #[test]
+    fn it_gives_up_when_its_time_is_over_and_says_what_it_saw_last() {
+        let mut m = start(None);
+        let mut at = 0;
+        let effects = loop {
+            at += 1000;
+            let effects = feed(&mut m, at, answer(V::RetrySoon));
+            if effects.iter().any(|e| matches!(e, Effect::Done(_))) {
+                break effects;
+            }
+            feed(&mut m, at + 999, Input::Tick);
+        };
+        assert_eq!(at, 60_000);
+        assert!(
+            matches!(&effects[..], [Effect::Done(Err(c))] if c.kind == CauseKind::Unreachable && c.detail.contains("RetrySoon"))
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Batches on their way to the brokers: order, sequences, retries, per partition.
+//!
+//! ```text
+//!   push ──► queued ──drain (sequence is given)──► in flight ──stored──► gone
+//!                                                   │    ▲
+//!                                              retry▼    │ alone, oldest first
+//!                                                  waiting
+//! ```
+//! A batch gets its sequence when it is drained for the first time and keeps it: every retry carries the
+//! same bytes, so that the broker can recognise what it has stored already. Once one batch of a partition
+//! waits for its retry, batches of that partition go one at a time, oldest first, until none waits.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    time::Duration,
+};
+
+use super::backoff::Backoff;
+use crate::ids::{Moment, NodeId, TopicPartition};
+
+/// The driver's name for a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);
+
+/// The machine's name for a Produce request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A sealed batch, as far as decisions need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name.
+    pub id: BatchId,
+    /// How many records it holds.
+    pub records: i32,
+    /// How many bytes it takes in a request.
+    pub bytes: usize,
+    /// When it is given up (`delivery.timeout.ms` after it was accepted).
+    pub deadline: Moment,
+}
+
+/// What became of a batch in one Produce request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchFact<C> {
+    /// It is in the log; the offset may be unknown for a duplicate.
+    Stored(Option<i64>),
+    /// Send it again once the leader is known anew.
+    RetryAfterMetadata,
+    /// Send it again after the usual wait.
+    Retry,
+    /// Send it again soon: the broker is still busy with the last transaction's end.
+    RetrySoon,
+    /// Its sequence is not the next one that the broker expects.
+    OutOfOrder,
+    /// It can't be stored, for this cause.
+    Refused(C),
+}
+
+/// One batch of a Produce request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Where it goes.
+    pub partition: TopicPartition,
+    /// The batch.
+    pub batch: BatchId,
+    /// Its base sequence.
+    pub sequence: i32,
+}
+
+/// A Produce request to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Produce {
+    /// Its name.
+    pub request: RequestId,
+    /// The leader.
+    pub node: NodeId,
+    /// One batch per partition.
+    pub items: Vec<Item>,
+}
+
+/// What a fact about a batch led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<C> {
+    /// The batch is stored.
+    Stored {
+        /// The partition.
+        partition: TopicPartition,
+        /// Its offset, if the broker told.
+        offset: Option<i64>,
+        /// How many records that were.
+        records: i32,
+    },
+    /// It will be sent again; the leader must be asked for if `metadata`.
+    Again {
+        /// Whether the leader must be looked up first.
+        metadata: bool,
+    },
+    /// It can't be stored: the transaction must be aborted.
+    Refused {
+        /// The partition.
+        partition: TopicPartition,
+        /// Why.
+        cause: C,
+    },
+    /// A gap in the sequences: the transaction must be aborted.
+    Gap {
+        /// The partition.
+        partition: TopicPartition,
+    },
+    /// The batch is not one of ours any more.
+    Unknown,
+}
+
+/// Bounds of what is under way.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Produce requests in flight per broker, at most 5 (the broker recognises the last 5 batches).
+    pub in_flight: usize,
+    /// Bytes of batches in one request (`max.request.size`, default 1 MiB).
+    pub request_bytes: usize,
+    /// The first wait before a retry (`retry.backoff.ms`, default 100 ms).
+    pub retry: Duration,
+    /// The longest wait before a retry (`retry.backoff.max.ms`, default 1 s).
+    pub retry_max: Duration,
+}
+
+/// All partitions' queues.
+#[derive(Debug)]
+pub struct Outbox {
+    limits: Limits,
+    partitions: BTreeMap<TopicPartition, Queue>,
+    requests: HashMap<RequestId, (NodeId, Vec<(TopicPartition, BatchId)>)>,
+    per_node: HashMap<NodeId, usize>,
+    next_request: u64,
+    seed: u64,
+}
+
+#[derive(Debug)]
+struct Queue {
+    next_sequence: i32,
+    queued: VecDeque<Batch>,
+    sent: VecDeque<Sent>,
+    not_before: Moment,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct Sent {
+    batch: Batch,
+    sequence: i32,
+    in_flight: bool,
+}
+
+impl Outbox {
+    /// An empty outbox; `seed` varies the waits.
+    #[must_use]
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            limits,
+            partitions: BTreeMap::new(),
+            requests: HashMap::new(),
+            per_node: HashMap::new(),
+            next_request: 0,
+            seed,
+        }
+    }
+
+    /// Takes a batch for `partition`. Returns true if it is the partition's first of this outbox.
+    pub fn push(&mut self, partition: TopicPartition, batch: Batch) -> bool {
+        let (limits, seed) = (&self.limits, self.seed.wrapping_add(self.partitions.len() as u64));
+        let mut first = false;
+        let queue = self.partitions.entry(partition).or_insert_with(|| {
+            first = true;
+            Queue {
+                next_sequence: 0,
+                queued: VecDeque::new(),
+                sent: VecDeque::new(),
+                not_before: Moment::default(),
+                backoff: Backoff::new(limits.retry, limits.retry_max, seed),
+            }
+        });
+        queue.queued.push_back(batch);
+        first
+    }
+
+    /// True when every batch was stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.values().all(|q| q.queued.is_empty() && q.sent.is_empty())
+    }
+
+    /// True while a Produce request is not answered.
+    #[must_use]
+    pub fn in_flight(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Forgets all batches that are not in flight: the transaction will be aborted. Returns them.
+    pub fn discard(&mut self) -> Vec<BatchId> {
+        let mut gone = Vec::new();
+        for queue in self.partitions.values_mut() {
+            gone.extend(queue.queued.drain(..).map(|b| b.id));
+            gone.extend(queue.sent.iter().filter(|s| !s.in_flight).map(|s| s.batch.id));
+            queue.sent.retain(|s| s.in_flight);
+        }
+        gone
+    }
+
+    /// The Produce requests that can leave now. `leader` tells where a partition's batches go; a partition
+    /// for which it says nothing waits.
+    pub fn drain(&mut self, now: Moment, leader: impl Fn(&TopicPartition) -> Option<NodeId>) -> Vec<Produce> {
+        let mut requests: BTreeMap<NodeId, (usize, Vec<Item>)> = BTreeMap::new();
+        for (partition, queue) in &mut self.partitions {
+            let Some(bytes) = queue.sendable(now, self.limits.in_flight) else { continue };
+            let Some(node) = leader(partition) else { continue };
+            if self.per_node.get(&node).copied().unwrap_or(0) >= self.limits.in_flight {
+                continue;
+            }
+            let (taken, items) = requests.entry(node).or_default();
+            if !items.is_empty() && *taken + bytes > self.limits.request_bytes {
+                continue;
+            }
+            *taken += bytes;
+            items.push(queue.send(partition));
+        }
+        requests.into_iter().map(|(node, (_, items))| self.request(node, items)).collect()
+    }
+
+    fn request(&mut self, node: NodeId, items: Vec<Item>) -> Produce {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        *self.per_node.entry(node).or_default() += 1;
+        let batches = items.iter().map(|i| (i.partition.clone(), i.batch)).collect();
+        self.requests.insert(request, (node, batches));
+        Produce { request, node, items }
+    }
+
+    /// Closes a request: it was answered, or never will be. Returns its batches.
+    pub fn close(&mut self, request: RequestId) -> Vec<(TopicPartition, BatchId)> {
+        let Some((node, batches)) = self.requests.remove(&request) else { return Vec::new() };
+        if let Some(count) = self.per_node.get_mut(&node) {
+            *count = count.saturating_sub(1);
+        }
+        batches
+    }
+
+    /// What an answer says of one batch.
+    pub fn learn<C>(
+        &mut self,
+        now: Moment,
+        partition: &TopicPartition,
+        batch: BatchId,
+        fact: BatchFact<C>,
+    ) -> Step<C> {
+        let Some(queue) = self.partitions.get_mut(partition) else { return Step::Unknown };
+        let Some(at) = queue.sent.iter().position(|s| s.batch.id == batch && s.in_flight) else {
+            return Step::Unknown;
+        };
+        match fact {
+            BatchFact::Stored(offset) => {
+                let records = queue.sent.remove(at).map_or(0, |s| s.batch.records);
+                queue.backoff.reset();
+                Step::Stored { partition: partition.clone(), offset, records }
+            }
+            BatchFact::Retry => queue.again(now, at, None, false),
+            BatchFact::RetryAfterMetadata => queue.again(now, at, None, true),
+            BatchFact::RetrySoon => queue.again(now, at, Some(Duration::from_millis(5)), false),
+            // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
+            // the missing one is stored. With nothing missing before it, the broker lost our history.
+            BatchFact::OutOfOrder if at > 0 => queue.again(now, at, None, false),
+            BatchFact::OutOfOrder => Step::Gap { partition: partition.clone() },
+            BatchFact::Refused(cause) => Step::Refused { partition: partition.clone(), cause },
+        }
+    }
+
+    /// The partition whose oldest batch has passed its deadline.
+    #[must_use]
+    pub fn expired(&self, now: Moment) -> Option<&TopicPartition> {
+        self.partitions.iter().find(|(_, q)| q.oldest().is_some_and(|d| d <= now)).map(|(p, _)| p)
+    }
+
+    /// When a retry or a deadline is due.
+    #[must_use]
+    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+        let busy = self.partitions.values().filter(|q| !(q.queued.is_empty() && q.sent.is_empty()));
+        busy.flat_map(|q| [Some(q.not_before).filter(|m| *m > now), q.oldest()]).flatten().min()
+    }
+
+    /// Partitions that have something to send.
+    pub fn waiting(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.partitions
+            .iter()
+            .filter(|(_, q)| !q.queued.is_empty() || q.sent.iter().any(|s| !s.in_flight))
+            .map(|(p, _)| p)
+    }
+}
+
+impl Queue {
+    /// The size of the batch that may leave now.
+    fn sendable(&self, now: Moment, window: usize) -> Option<usize> {
+        if self.not_before > now {
+            return None;
+        }
+        let flying = self.sent.iter().filter(|s| s.in_flight).count();
+        if self.sent.iter().any(|s| !s.in_flight) {
+            return self.sent.front().filter(|_| flying == 0).map(|s| s.batch.bytes);
+        }
+        self.queued.front().filter(|_| flying < window).map(|b| b.bytes)
+    }
+
+    fn send(&mut self, partition: &TopicPartition) -> Item {
+        let retry = self.sent.iter_mut().find(|s| !s.in_flight);
+        if let Some(sent) = retry {
+            sent.in_flight = true;
+            return Item { partition: partition.clone(), batch: sent.batch.id, sequence: sent.sequence };
+        }
+        let sequence = self.next_sequence;
+        let Some(batch) = self.queued.pop_front() else { unreachable!("sendable() named a batch") };
+        self.next_sequence = increment_sequence(sequence, batch.records);
+        self.sent.push_back(Sent { batch, sequence, in_flight: true });
+        Item { partition: partition.clone(), batch: batch.id, sequence }
+    }
+
+    fn again<C>(&mut self, now: Moment, at: usize, wait: Option<Duration>, metadata: bool) -> Step<C> {
+        if let Some(sent) = self.sent.get_mut(at) {
+            sent.in_flight = false;
+        }
+        let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
+        self.not_before = self.not_before.max(now.after(wait));
+        Step::Again { metadata }
+    }
+
+    fn oldest(&self) -> Option<Moment> {
+        let sent = self.sent.front().map(|s| s.batch.deadline);
+        sent.or_else(|| self.queued.front().map(|b| b.deadline))
+    }
+}
+
+/// Kafka's sequence arithmetic: after 2147483647 comes 0 (`DefaultRecordBatch.incrementSequence`).
+#[must_use]
+pub fn increment_sequence(base: i32, by: i32) -> i32 {
+    if base > i32::MAX - by { by - (i32::MAX - base) - 1 } else { base + by }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,576 @@
+//! One transaction of one producer, from its first record to the point where only its end is left.
+//!
+//! ```text
+//!            records                 all acknowledged
+//!   Open ───────────► Draining(goal) ────────────────► Prepared        (the commit is the resume machine's)
+//!    │ │                    │
+//!    │ └── a record failed ─┴──► AbortRequired(cause) ──┐
+//!    │                                                  ▼
+//!    └── abort ───────────────► Draining(Abort) ──► Ending ──► Aborted
+//!                                        any answer "fenced" ──► Fenced
+//! ```
+//! The rules that make it safe:
+//! - `Prepared` is reached only when every record that was taken is acknowledged; one that failed, expired or
+//!   whose fate is unknown leaves abort as the only way.
+//! - "Something may have reached a broker" is a latch: once set, an abort sends EndTxn.
+//! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
+//! - One AddPartitionsToTxn is under way at a time, and all are answered before `Prepared`: a late one would
+//!   open a transaction that nobody knows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use super::{
+    backoff::Backoff,
+    cause::{Cause, CauseKind},
+    outbox::{Batch, BatchFact, BatchId, Limits, Outbox, Produce, RequestId, Step},
+};
+use crate::{
+    ids::{Identity, Moment, NodeId, TopicPartition},
+    wire::versions::TransactionVersion,
+};
+
+/// What the owner asks for at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// Hand out a committable, with the start time as evidence.
+    Prepare,
+    /// Get ready for a commit that follows at once; no evidence is collected.
+    Commit,
+    /// Throw everything away.
+    Abort,
+}
+
+/// Commands and facts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A sealed batch.
+    Batch {
+        /// Where it goes.
+        partition: TopicPartition,
+        /// The batch.
+        batch: Batch,
+    },
+    /// Say when everything so far is acknowledged.
+    Flush,
+    /// End the transaction.
+    End(Goal),
+    /// AddPartitionsToTxn was answered, or failed.
+    Added(AddFact),
+    /// A Produce request was answered.
+    Produced {
+        /// Which.
+        request: RequestId,
+        /// What the answer says; a batch that it does not mention is tried again.
+        facts: Vec<(TopicPartition, BatchId, BatchFact<Cause>)>,
+    },
+    /// A Produce request will never be answered.
+    ProduceLost(RequestId),
+    /// Leaders were looked up; `None` where there is none.
+    Leaders(Vec<(TopicPartition, Option<NodeId>)>),
+    /// EndTxn(abort) was answered, or failed.
+    Aborted(AbortFact),
+    /// The coordinator told the start time, or could not.
+    Described {
+        /// Milliseconds since the Unix epoch, on the coordinator's clock.
+        start_ms: Option<i64>,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// What AddPartitionsToTxn led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddFact {
+    /// All partitions are members now.
+    Added,
+    /// Ask again after the usual wait.
+    Retry,
+    /// Ask again soon: the last transaction's markers are still being written.
+    RetrySoon,
+    /// Ask the new coordinator.
+    CoordinatorMoved,
+    /// The transaction must be aborted.
+    Refused(Cause),
+    /// Somebody else owns the id.
+    Fenced(Cause),
+}
+
+/// What EndTxn(abort) led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AbortFact {
+    /// Aborted; on version 5 with the pair to use next.
+    Done(Option<Identity>),
+    /// The coordinator knows no open transaction: it was aborted by it before.
+    NothingOpen,
+    /// Ask again after the usual wait; the answer may have been lost.
+    Retry,
+    /// Ask the new coordinator.
+    CoordinatorMoved,
+    /// Somebody else owns the id; the transaction is aborted by that.
+    Fenced(Cause),
+    /// It can't be ended by us.
+    Refused(Cause),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Add these partitions to the transaction.
+    AddPartitions(Vec<TopicPartition>),
+    /// Send batches.
+    Produce(Produce),
+    /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
+    FindLeaders(Vec<TopicPartition>),
+    /// Ask for the transaction's start time.
+    Describe,
+    /// The coordinator is no longer where it was.
+    ForgetCoordinator,
+    /// Send EndTxn(abort).
+    Abort,
+    /// This batch is stored; its memory is free.
+    Stored {
+        /// The batch.
+        batch: BatchId,
+        /// Its offset, if known.
+        offset: Option<i64>,
+    },
+    /// These batches will never be stored.
+    Discarded(Vec<BatchId>),
+    /// Everything before the oldest open [`Input::Flush`] is acknowledged.
+    Flushed,
+    /// The end is near or reached.
+    Finished(Finish),
+    /// The transaction can only be aborted, for this cause. Said once.
+    Failed(Cause),
+}
+
+/// How the transaction left the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finish {
+    /// Nothing was written: there is nothing to commit, and the identity is unused.
+    Empty,
+    /// All records are acknowledged.
+    Prepared(Evidence),
+    /// The transaction is aborted.
+    Aborted {
+        /// The pair to use next, where EndTxn told one.
+        next: Option<Identity>,
+        /// True when a broker may have seen this identity.
+        used: bool,
+    },
+    /// Another owner has ended it.
+    Fenced(Cause),
+    /// The abort could not be carried out; the transaction ends by its timeout.
+    Abandoned(Cause),
+}
+
+/// What a committable has to know.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// When the coordinator says that the transaction began.
+    pub start_ms: Option<i64>,
+    /// Per partition an acknowledged offset and how many records went there.
+    pub partitions: BTreeMap<TopicPartition, Acked>,
+}
+
+/// Acknowledged records of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Acked {
+    /// An offset at which a batch of the transaction lies; -1 if the broker told none.
+    pub offset: i64,
+    /// The number of records.
+    pub records: u64,
+}
+
+/// A command that the state does not allow; the state is as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the transaction is no longer open")]
+pub struct Misuse;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Open,
+    Draining(Goal),
+    Prepared,
+    Ending,
+    AbortRequired(Cause),
+    Done,
+}
+
+/// The one request to the coordinator that may be under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Idle,
+    Asked,
+    Wait(Moment),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartTime {
+    NotAsked,
+    Asked,
+    Told(Option<i64>),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Transaction {
+    version: TransactionVersion,
+    state: State,
+    outbox: Outbox,
+    leaders: HashMap<TopicPartition, NodeId>,
+    finding: Call,
+    members: BTreeSet<TopicPartition>,
+    adding: Vec<TopicPartition>,
+    to_add: BTreeSet<TopicPartition>,
+    call: Call,
+    backoff: Backoff,
+    /// Set once a request that names this transaction may have reached a broker. Never cleared.
+    reached: bool,
+    start: StartTime,
+    evidence: Evidence,
+    flushes: usize,
+    effects: VecDeque<Effect>,
+}
+
+impl Transaction {
+    /// A transaction that begins now; its identity is held by the driver.
+    #[must_use]
+    pub fn new(version: TransactionVersion, limits: Limits, seed: u64) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(20), limits.retry_max, seed);
+        Self {
+            version,
+            state: State::Open,
+            outbox: Outbox::new(limits, seed),
+            leaders: HashMap::new(),
+            finding: Call::Idle,
+            members: BTreeSet::new(),
+            adding: Vec::new(),
+            to_add: BTreeSet::new(),
+            call: Call::Idle,
+            backoff,
+            reached: false,
+            start: StartTime::NotAsked,
+            evidence: Evidence::default(),
+            flushes: 0,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// Takes a command or a fact.
+    ///
+    /// # Errors
+    /// [`Misuse`] for a command that comes after the end was asked for; nothing has changed then.
+    pub fn handle(&mut self, now: Moment, input: Input) -> Result<(), Misuse> {
+        match input {
+            Input::Batch { partition, batch } => self.take(partition, batch)?,
+            Input::Flush => self.flush()?,
+            Input::End(goal) => self.end(goal)?,
+            Input::Added(fact) => self.added(now, fact),
+            Input::Produced { request, facts } => self.produced(now, request, facts),
+            Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
+            Input::Leaders(leaders) => self.learn_leaders(now, leaders),
+            Input::Aborted(fact) => self.aborted(now, fact),
+            Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
+            Input::Tick => {}
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// The next thing to do; drain it before the next [`handle`](Self::handle).
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due, if at all.
+    #[must_use]
+    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
+        let wait = |call| match call {
+            Call::Wait(until) => Some(until),
+            Call::Idle | Call::Asked => None,
+        };
+        [wait(self.call), wait(self.finding), self.outbox.next_deadline(now)].into_iter().flatten().min()
+    }
+
+    fn take(&mut self, partition: TopicPartition, batch: Batch) -> Result<(), Misuse> {
+        match self.state {
+            State::Open => {}
+            // The failure was said already; what comes after it is thrown away with the rest.
+            State::AbortRequired(_) => {
+                self.effects.push_back(Effect::Discarded(vec![batch.id]));
+                return Ok(());
+            }
+            State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
+        }
+        if self.version < TransactionVersion::V2 && !self.members.contains(&partition) {
+            self.to_add.insert(partition.clone());
+        }
+        self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
+        self.outbox.push(partition, batch);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Misuse> {
+        match &self.state {
+            State::Open => self.flushes += 1,
+            State::AbortRequired(cause) => self.effects.push_back(Effect::Failed(cause.clone())),
+            State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, goal: Goal) -> Result<(), Misuse> {
+        match (&self.state, goal) {
+            (State::Open, _) | (State::AbortRequired(_), Goal::Abort) => {
+                self.state = State::Draining(goal);
+                if goal == Goal::Abort {
+                    self.discard();
+                }
+            }
+            (State::AbortRequired(cause), Goal::Prepare | Goal::Commit) => {
+                self.effects.push_back(Effect::Failed(cause.clone()));
+            }
+            (State::Draining(Goal::Prepare | Goal::Commit), Goal::Abort) => {
+                self.state = State::Draining(Goal::Abort);
+                self.discard();
+            }
+            (State::Draining(_) | State::Prepared | State::Ending | State::Done, _) => return Err(Misuse),
+        }
+        Ok(())
+    }
+
+    fn added(&mut self, now: Moment, fact: AddFact) {
+        self.call = Call::Idle;
+        let asked = std::mem::take(&mut self.adding);
+        match fact {
+            AddFact::Added => {
+                self.backoff.reset();
+                self.members.extend(asked);
+                return;
+            }
+            AddFact::Retry => self.wait(now, None),
+            AddFact::RetrySoon => self.wait(now, Some(Duration::from_millis(5))),
+            AddFact::CoordinatorMoved => self.coordinator_moved(now),
+            AddFact::Refused(cause) => return self.fail(cause),
+            AddFact::Fenced(cause) => return self.fenced(cause),
+        }
+        self.to_add.extend(asked);
+    }
+
+    fn produced(
+        &mut self,
+        now: Moment,
+        request: RequestId,
+        facts: Vec<(TopicPartition, BatchId, BatchFact<Cause>)>,
+    ) {
+        let mut asked = self.outbox.close(request);
+        for (partition, batch, fact) in facts {
+            let known = asked.iter().position(|a| a.0 == partition && a.1 == batch);
+            if let Some(at) = known {
+                asked.swap_remove(at);
+                self.learn(now, &partition, batch, fact);
+            }
+        }
+        asked.sort();
+        for (partition, batch) in asked {
+            self.learn(now, &partition, batch, BatchFact::RetryAfterMetadata);
+        }
+    }
+
+    fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: BatchFact<Cause>) {
+        match self.outbox.learn(now, partition, batch, fact) {
+            Step::Stored { partition, offset, records } => {
+                let acked = self.evidence.partitions.entry(partition).or_default();
+                acked.records += u64::from(records.unsigned_abs());
+                acked.offset = acked.offset.max(offset.unwrap_or(-1));
+                self.effects.push_back(Effect::Stored { batch, offset });
+            }
+            Step::Again { metadata } => {
+                if metadata {
+                    self.leaders.remove(partition);
+                }
+            }
+            Step::Refused { partition, cause } if cause.is_fenced() => self.fenced(cause.on(partition)),
+            Step::Refused { partition, cause } => self.fail(cause.on(partition)),
+            Step::Gap { partition } => {
+                let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER with no earlier batch missing";
+                self.fail(Cause::new(CauseKind::SequenceGap, detail).on(partition));
+            }
+            Step::Unknown => {}
+        }
+    }
+
+    fn learn_leaders(&mut self, now: Moment, leaders: Vec<(TopicPartition, Option<NodeId>)>) {
+        let mut missing = false;
+        for (partition, leader) in leaders {
+            match leader {
+                Some(node) => _ = self.leaders.insert(partition, node),
+                None => missing = true,
+            }
+        }
+        self.finding = if missing { Call::Wait(now.after(self.backoff.next_wait())) } else { Call::Idle };
+    }
+
+    fn aborted(&mut self, now: Moment, fact: AbortFact) {
+        self.call = Call::Idle;
+        match fact {
+            AbortFact::Done(next) => self.finish(Finish::Aborted { next, used: true }),
+            AbortFact::NothingOpen => self.finish(Finish::Aborted { next: None, used: true }),
+            AbortFact::Retry => self.wait(now, None),
+            AbortFact::CoordinatorMoved => self.coordinator_moved(now),
+            AbortFact::Fenced(cause) => self.finish(Finish::Fenced(cause)),
+            AbortFact::Refused(cause) => self.finish(Finish::Abandoned(cause)),
+        }
+    }
+
+    fn advance(&mut self, now: Moment) {
+        for call in [&mut self.call, &mut self.finding] {
+            if matches!(*call, Call::Wait(until) if until <= now) {
+                *call = Call::Idle;
+            }
+        }
+        match self.state.clone() {
+            State::Open => self.send(now),
+            State::Draining(Goal::Abort) | State::Ending => self.abort(),
+            State::Draining(goal) => {
+                self.send(now);
+                self.prepare(goal);
+            }
+            State::AbortRequired(_) | State::Prepared | State::Done => {}
+        }
+    }
+
+    fn send(&mut self, now: Moment) {
+        if let Some(partition) = self.outbox.expired(now).cloned() {
+            let detail = "a record was not acknowledged within delivery.timeout.ms";
+            return self.fail(Cause::new(CauseKind::DeliveryTimeout, detail).on(partition));
+        }
+        if self.call == Call::Idle && !self.to_add.is_empty() {
+            self.adding = std::mem::take(&mut self.to_add).into_iter().collect();
+            self.call = Call::Asked;
+            self.reached = true;
+            self.effects.push_back(Effect::AddPartitions(self.adding.clone()));
+        }
+        let (leaders, members) = (&self.leaders, &self.members);
+        let implicit = self.version >= TransactionVersion::V2;
+        let requests = self.outbox.drain(now, |partition| {
+            let member = implicit || members.contains(partition);
+            leaders.get(partition).copied().filter(|_| member)
+        });
+        self.reached |= !requests.is_empty();
+        self.effects.extend(requests.into_iter().map(Effect::Produce));
+        self.find_leaders();
+        self.describe_early();
+        if self.flushes > 0 && self.outbox.is_empty() {
+            self.effects.extend((0..self.flushes).map(|_| Effect::Flushed));
+            self.flushes = 0;
+        }
+    }
+
+    fn find_leaders(&mut self) {
+        if self.finding != Call::Idle {
+            return;
+        }
+        let unknown: Vec<_> =
+            self.outbox.waiting().filter(|p| !self.leaders.contains_key(p)).cloned().collect();
+        if !unknown.is_empty() {
+            self.finding = Call::Asked;
+            self.effects.push_back(Effect::FindLeaders(unknown));
+        }
+    }
+
+    /// Asks for the start time as soon as the coordinator must know the transaction, so that prepare does not
+    /// have to wait for it.
+    fn describe_early(&mut self) {
+        let stored = self.evidence.partitions.values().any(|acked| acked.records > 0);
+        if stored && self.start == StartTime::NotAsked && self.state != State::Draining(Goal::Commit) {
+            self.start = StartTime::Asked;
+            self.effects.push_back(Effect::Describe);
+        }
+    }
+
+    fn prepare(&mut self, goal: Goal) {
+        // send() may have failed the transaction.
+        if self.state != State::Draining(goal) || !self.outbox.is_empty() || self.call != Call::Idle {
+            return;
+        }
+        if self.evidence.partitions.is_empty() {
+            return self.finish(Finish::Empty);
+        }
+        if goal == Goal::Prepare && self.start == StartTime::Asked {
+            return;
+        }
+        let mut evidence = std::mem::take(&mut self.evidence);
+        if let StartTime::Told(start_ms) = self.start {
+            evidence.start_ms = start_ms;
+        }
+        self.effects.push_back(Effect::Finished(Finish::Prepared(evidence)));
+        self.state = State::Prepared;
+    }
+
+    /// EndTxn(abort) goes out only when no Produce and no AddPartitionsToTxn is under way: on brokers that do
+    /// not verify, one that arrives after the marker would leave a transaction that nobody ends.
+    fn abort(&mut self) {
+        if self.call != Call::Idle || self.outbox.in_flight() {
+            return;
+        }
+        if !self.reached {
+            return self.finish(Finish::Aborted { next: None, used: false });
+        }
+        self.state = State::Ending;
+        self.call = Call::Asked;
+        self.effects.push_back(Effect::Abort);
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        match self.state {
+            State::Open | State::Draining(Goal::Prepare | Goal::Commit) => {
+                self.discard();
+                self.state = State::AbortRequired(cause.clone());
+                self.effects.push_back(Effect::Failed(cause));
+            }
+            State::Draining(Goal::Abort)
+            | State::AbortRequired(_)
+            | State::Prepared
+            | State::Ending
+            | State::Done => {}
+        }
+    }
+
+    fn fenced(&mut self, cause: Cause) {
+        if self.state != State::Done {
+            self.discard();
+            self.finish(Finish::Fenced(cause));
+        }
+    }
+
+    fn discard(&mut self) {
+        self.to_add.clear();
+        let gone = self.outbox.discard();
+        if !gone.is_empty() {
+            self.effects.push_back(Effect::Discarded(gone));
+        }
+    }
+
+    fn finish(&mut self, finish: Finish) {
+        self.state = State::Done;
+        self.effects.push_back(Effect::Finished(finish));
+    }
+
+    fn wait(&mut self, now: Moment, at_most: Option<Duration>) {
+        let wait = self.backoff.next_wait();
+        self.call = Call::Wait(now.after(at_most.map_or(wait, |most| wait.min(most))));
+    }
+
+    fn coordinator_moved(&mut self, now: Moment) {
+        self.effects.push_back(Effect::ForgetCoordinator);
+        self.wait(now, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

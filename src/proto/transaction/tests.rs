@@ -1,0 +1,229 @@
+use super::*;
+
+const NODE: NodeId = NodeId(1);
+
+struct Rig {
+    t: Transaction,
+    now: Moment,
+    next: u64,
+}
+
+impl Rig {
+    fn new(version: TransactionVersion) -> Self {
+        let limits = Limits {
+            in_flight: 5,
+            request_bytes: 1 << 20,
+            retry: Duration::from_millis(100),
+            retry_max: Duration::from_secs(1),
+        };
+        Self { t: Transaction::new(version, limits, 1), now: Moment(1), next: 0 }
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.t.handle(self.now, input).unwrap();
+        std::iter::from_fn(|| self.t.poll_effect()).collect()
+    }
+
+    fn write(&mut self, partition: i32) -> Vec<Effect> {
+        self.next += 1;
+        let deadline = self.now.after(Duration::from_secs(120));
+        let batch = Batch { id: BatchId(self.next), records: 10, bytes: 100, deadline };
+        self.feed(Input::Batch { partition: p(partition), batch })
+    }
+
+    fn leaders(&mut self, partitions: &[i32]) -> Vec<Effect> {
+        self.feed(Input::Leaders(partitions.iter().map(|i| (p(*i), Some(NODE))).collect()))
+    }
+
+    fn later(&mut self) -> Vec<Effect> {
+        self.now = self.now.after(Duration::from_secs(2));
+        self.feed(Input::Tick)
+    }
+
+    fn answer(&mut self, produce: &Produce, fact: BatchFact<Cause>) -> Vec<Effect> {
+        let facts = produce.items.iter().map(|i| (i.partition.clone(), i.batch, fact.clone())).collect();
+        self.feed(Input::Produced { request: produce.request, facts })
+    }
+
+    /// A V2 transaction with one batch in flight.
+    fn in_flight() -> (Self, Produce) {
+        let mut rig = Self::new(TransactionVersion::V2);
+        assert_eq!(rig.write(0), [Effect::FindLeaders(vec![p(0)])]);
+        let sent = produce(&rig.leaders(&[0]));
+        (rig, sent)
+    }
+}
+
+fn p(partition: i32) -> TopicPartition {
+    TopicPartition::new("t", partition)
+}
+
+fn produce(effects: &[Effect]) -> Produce {
+    let sent = effects.iter().find_map(|e| match e {
+        Effect::Produce(produce) => Some(produce.clone()),
+        _ => None,
+    });
+    sent.unwrap_or_else(|| panic!("no Produce in {effects:?}"))
+}
+
+fn denied() -> Cause {
+    Cause::new(CauseKind::Denied, "TOPIC_AUTHORIZATION_FAILED")
+}
+
+fn finish(effects: &[Effect]) -> Option<&Finish> {
+    effects.iter().find_map(|e| match e {
+        Effect::Finished(finish) => Some(finish),
+        _ => None,
+    })
+}
+
+#[test]
+fn prepare_waits_for_every_acknowledgement_and_for_the_start_time() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(rig.feed(Input::End(Goal::Prepare)), []);
+    let effects = rig.answer(&sent, BatchFact::Stored(Some(7)));
+    assert_eq!(effects, [Effect::Stored { batch: BatchId(1), offset: Some(7) }, Effect::Describe]);
+    let effects = rig.feed(Input::Described { start_ms: Some(99) });
+    let Some(Finish::Prepared(evidence)) = finish(&effects) else { panic!("{effects:?}") };
+    assert_eq!(evidence.start_ms, Some(99));
+    assert_eq!(evidence.partitions[&p(0)], Acked { offset: 7, records: 10 });
+}
+
+#[test]
+fn a_commit_that_follows_at_once_asks_for_no_evidence() {
+    let (mut rig, sent) = Rig::in_flight();
+    rig.feed(Input::End(Goal::Commit));
+    let effects = rig.answer(&sent, BatchFact::Stored(Some(7)));
+    assert!(matches!(finish(&effects), Some(Finish::Prepared(_))), "{effects:?}");
+}
+
+#[test]
+fn after_prepare_nothing_is_taken_any_more() {
+    let (mut rig, sent) = Rig::in_flight();
+    rig.feed(Input::End(Goal::Commit));
+    rig.answer(&sent, BatchFact::Stored(Some(7)));
+    let batch = Batch { id: BatchId(9), records: 1, bytes: 1, deadline: rig.now };
+    assert_eq!(rig.t.handle(rig.now, Input::Batch { partition: p(0), batch }), Err(Misuse));
+    assert_eq!(rig.t.handle(rig.now, Input::End(Goal::Abort)), Err(Misuse));
+    assert_eq!(rig.t.poll_effect(), None);
+}
+
+#[test]
+fn an_empty_transaction_never_becomes_a_committable() {
+    for version in [TransactionVersion::V1, TransactionVersion::V2] {
+        let mut rig = Rig::new(version);
+        assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::Finished(Finish::Empty)]);
+    }
+}
+
+#[test]
+fn a_record_that_was_taken_but_could_not_leave_is_no_empty_transaction() {
+    let mut rig = Rig::new(TransactionVersion::V2);
+    rig.write(0);
+    rig.feed(Input::Leaders(vec![(p(0), None)]));
+    assert_eq!(finish(&rig.feed(Input::End(Goal::Prepare))), None);
+    rig.now = rig.now.after(Duration::from_secs(121));
+    let effects = rig.feed(Input::Tick);
+    assert_eq!(effects[0], Effect::Discarded(vec![BatchId(1)]));
+    assert!(matches!(&effects[1], Effect::Failed(c) if c.kind == CauseKind::DeliveryTimeout));
+    assert_eq!(
+        finish(&rig.feed(Input::End(Goal::Abort))),
+        Some(&Finish::Aborted { next: None, used: false }),
+        "nothing reached a broker"
+    );
+}
+
+#[test]
+fn a_refused_record_leaves_abort_as_the_only_way() {
+    let (mut rig, sent) = Rig::in_flight();
+    let effects = rig.answer(&sent, BatchFact::Refused(denied()));
+    assert_eq!(effects, [Effect::Failed(denied().on(p(0)))]);
+    assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::Failed(denied().on(p(0)))]);
+    assert_eq!(rig.feed(Input::End(Goal::Abort)), [Effect::Abort]);
+    let next = Some(Identity::new(5, 2));
+    assert_eq!(
+        rig.feed(Input::Aborted(AbortFact::Done(next))),
+        [Effect::Finished(Finish::Aborted { next, used: true })]
+    );
+}
+
+#[test]
+fn abort_waits_for_what_is_in_flight_and_is_asked_again_until_answered() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(rig.feed(Input::End(Goal::Abort)), [], "Produce is in flight");
+    assert_eq!(rig.feed(Input::ProduceLost(sent.request)), [Effect::Abort]);
+    assert_eq!(rig.feed(Input::Aborted(AbortFact::Retry)), []);
+    assert_eq!(rig.later(), [Effect::Abort]);
+    assert_eq!(rig.feed(Input::Aborted(AbortFact::CoordinatorMoved)), [Effect::ForgetCoordinator]);
+    assert_eq!(rig.later(), [Effect::Abort]);
+    let done = rig.feed(Input::Aborted(AbortFact::Done(None)));
+    assert_eq!(finish(&done), Some(&Finish::Aborted { next: None, used: true }));
+}
+
+#[test]
+fn a_lost_answer_is_asked_again_with_the_same_batch() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(rig.feed(Input::ProduceLost(sent.request)), [Effect::FindLeaders(vec![p(0)])]);
+    assert_eq!(rig.leaders(&[0]), [], "the wait is not over");
+    let again = produce(&rig.later());
+    assert_eq!((again.items, again.node), (sent.items, sent.node));
+}
+
+#[test]
+fn version_1_adds_partitions_before_it_produces_and_one_request_at_a_time() {
+    let mut rig = Rig::new(TransactionVersion::V1);
+    assert_eq!(rig.write(0), [Effect::AddPartitions(vec![p(0)]), Effect::FindLeaders(vec![p(0)])]);
+    rig.leaders(&[0]);
+    assert_eq!(rig.write(1), [Effect::FindLeaders(vec![p(1)])], "one add is under way");
+    rig.leaders(&[1]);
+    let effects = rig.feed(Input::Added(AddFact::Added));
+    assert_eq!(effects[0], Effect::AddPartitions(vec![p(1)]));
+    assert_eq!(produce(&effects).items.len(), 1);
+    let sent = produce(&rig.feed(Input::Added(AddFact::Added)));
+    assert_eq!(sent.items[0].partition, p(1));
+}
+
+#[test]
+fn prepare_waits_for_an_add_that_is_under_way() {
+    let mut rig = Rig::new(TransactionVersion::V1);
+    rig.write(0);
+    rig.leaders(&[0]);
+    rig.feed(Input::End(Goal::Commit));
+    assert_eq!(rig.feed(Input::Added(AddFact::RetrySoon)), []);
+    assert_eq!(rig.later(), [Effect::AddPartitions(vec![p(0)])]);
+    let sent = produce(&rig.feed(Input::Added(AddFact::Added)));
+    assert!(finish(&rig.answer(&sent, BatchFact::Stored(Some(0)))).is_some());
+}
+
+#[test]
+fn an_abort_after_an_unanswered_add_sends_the_end() {
+    let mut rig = Rig::new(TransactionVersion::V1);
+    rig.write(0);
+    assert_eq!(rig.feed(Input::End(Goal::Abort)), [Effect::Discarded(vec![BatchId(1)])]);
+    rig.feed(Input::Added(AddFact::Retry));
+    assert_eq!(rig.later(), [Effect::Abort], "the add may have been carried out");
+}
+
+#[test]
+fn fencing_ends_it_at_once_and_sends_nothing_more() {
+    let (mut rig, sent) = Rig::in_flight();
+    let cause = Cause::new(CauseKind::Fenced, "PRODUCER_FENCED");
+    let effects = rig.answer(&sent, BatchFact::Refused(cause.clone()));
+    assert_eq!(finish(&effects), Some(&Finish::Fenced(cause.on(p(0)))));
+    assert_eq!(rig.later(), []);
+}
+
+#[test]
+fn a_gap_is_an_abort_and_never_a_new_identity() {
+    let (mut rig, sent) = Rig::in_flight();
+    let effects = rig.answer(&sent, BatchFact::OutOfOrder);
+    assert!(matches!(&effects[..], [Effect::Failed(c)] if c.kind == CauseKind::SequenceGap), "{effects:?}");
+}
+
+#[test]
+fn flush_is_answered_when_all_is_acknowledged() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(rig.feed(Input::Flush), []);
+    let effects = rig.answer(&sent, BatchFact::Stored(None));
+    assert_eq!(effects.last(), Some(&Effect::Flushed));
+}

@@ -1,0 +1,72 @@
+//! Produce, per partition, inside a transaction.
+
+use super::ErrorCode;
+
+/// What a Produce answer means for one batch of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProduceVerdict {
+    /// Stored; the answer carries its base offset.
+    Acked,
+    /// Stored before; the offset is not told.
+    Duplicate,
+    /// Not stored here: find the leader again, then resend the identical bytes.
+    RetryAfterMetadata,
+    /// Not stored: resend the identical bytes after a back-off.
+    Retry,
+    /// `CONCURRENT_TRANSACTIONS`: the transaction before this one still ends; resend soon (20 ms).
+    RetrySoon,
+    /// It may be stored: resend the identical bytes, the sequence number tells the broker.
+    MaybeStored,
+    /// A gap before this batch. Resend while an earlier batch of the partition is unanswered; if none is, abort.
+    OutOfOrder,
+    /// The batch is too large: split it if it holds several records, otherwise abort.
+    TooLarge,
+    /// The broker refuses these records for what they are: abort, and tell the caller.
+    Rejected,
+    /// The right to write to this topic is missing: abort, and name the topic.
+    TopicDenied,
+    /// The transaction cannot commit any more: abort it.
+    Abortable,
+    /// A newer owner exists: nothing more can be done under this identity.
+    Fenced,
+    /// The right to use the transactional id, or the cluster, is missing.
+    Denied,
+    /// `UNSUPPORTED_VERSION` to Produce 12 and newer: the coordinator's entry is stuck until it moves.
+    Stuck,
+    /// The request can never be answered better.
+    Fatal,
+}
+
+/// The consequence of `code` in an answer to a transactional Produce of `version`.
+#[must_use]
+pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
+    use ErrorCode as E;
+    use ProduceVerdict as V;
+    match code {
+        E::None => V::Acked,
+        E::DuplicateSequenceNumber => V::Duplicate,
+        stale_leader!() | topic_unknown!() => V::RetryAfterMetadata,
+        busy!() | E::CorruptMessage => V::Retry,
+        // Before Produce 12 brokers turn the coordinator's answers into NOT_ENOUGH_REPLICAS; newer ones may not.
+        coordinator_moved!() | E::CoordinatorLoadInProgress => V::Retry,
+        E::ConcurrentTransactions => V::RetrySoon,
+        perhaps_done!() => V::MaybeStored,
+        E::OutOfOrderSequenceNumber => V::OutOfOrder,
+        E::MessageTooLarge => V::TooLarge,
+        bad_records!() => V::Rejected,
+        E::TopicAuthorizationFailed => V::TopicDenied,
+        // A Produce is not told the truth about fencing (KIP-588): the abort that follows is.
+        E::InvalidProducerEpoch | E::InvalidTxnState | E::TransactionAbortable => V::Abortable,
+        E::UnknownProducerId | E::InvalidProducerIdMapping => V::Abortable,
+        E::ProducerFenced => V::Fenced,
+        E::TransactionalIdAuthorizationFailed | E::ClusterAuthorizationFailed => V::Denied,
+        E::GroupAuthorizationFailed | E::SecurityDisabled | E::SaslAuthenticationFailed => V::Denied,
+        E::UnsupportedVersion if version >= 12 => V::Stuck,
+        E::UnsupportedVersion | E::InvalidRequest => V::Fatal,
+        // Whether it was stored is not known, and nobody can ask again: only an abort is safe.
+        E::UnknownServerError | E::Unknown(_) | foreign!() | E::RebootstrapRequired => V::Abortable,
+        bad_position!() | session_lost!() | bad_topic!() => V::Abortable,
+        E::InvalidTransactionTimeout | E::TransactionCoordinatorFenced => V::Abortable,
+        E::OperationNotAttempted | E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Abortable,
+    }
+}

@@ -1,0 +1,209 @@
+//! Walks the batches of a Fetch payload without copying them.
+
+use bytes::Bytes;
+
+use super::{
+    BatchError, BatchHeader, ControlRecord, ControlType, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, Records, at,
+    bit, compress, control, header::stated_size, put, put_crc,
+};
+
+/// The batches of a Fetch payload, in order; each is checked before it is handed out.
+///
+/// Ends behind the last complete batch, or with the first error: behind a batch that lies nothing can be trusted.
+#[derive(Debug, Clone)]
+pub struct Batches {
+    /// What was not read yet.
+    rest: Bytes,
+    /// The first offset that the next batch may have.
+    expected: i64,
+    read: usize,
+    tail: Tail,
+}
+
+/// What stands behind the complete batches of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tail {
+    /// Nothing, or the end was not reached yet.
+    #[default]
+    Clean,
+    /// The beginning of one more batch. Brokers cut where the size limit falls; fetch again from there.
+    Cut {
+        /// The bytes that are there.
+        bytes: usize,
+    },
+    /// The beginning of a batch, and no complete one before it: fetching again with the same limit would not help.
+    FirstCut {
+        /// The bytes that are there.
+        bytes: usize,
+        /// The size of the batch, if its length field is among them.
+        needed_bytes: Option<usize>,
+    },
+}
+
+/// One whole batch with a valid checksum; its records are still as they were sent.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    header: BatchHeader,
+    bytes: Bytes,
+}
+
+impl Batches {
+    /// Walks `payload`, the records of one partition in a Fetch response.
+    #[must_use]
+    pub fn new(payload: Bytes) -> Self {
+        Self { rest: payload, expected: 0, read: 0, tail: Tail::Clean }
+    }
+
+    /// What stood behind the last batch; known when the iteration has ended.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    fn read_next(&mut self) -> Result<Option<Batch>, BatchError> {
+        let size = stated_size(&self.rest)?;
+        let Some(size) = size.filter(|size| *size <= self.rest.len()) else {
+            let bytes = self.rest.len();
+            self.tail = match self.read {
+                0 => Tail::FirstCut { bytes, needed_bytes: size },
+                _ => Tail::Cut { bytes },
+            };
+            return Ok(None);
+        };
+        let batch = Batch::parse(self.rest.split_to(size))?;
+        let base_offset = batch.header.base_offset;
+        if base_offset < self.expected {
+            return Err(BatchError::Order { base_offset, expected: self.expected });
+        }
+        self.expected = batch.header.next_offset();
+        self.read += 1;
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let next = self.read_next().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.rest = Bytes::new();
+        }
+        next
+    }
+}
+
+impl std::iter::FusedIterator for Batches {}
+
+impl Batch {
+    /// `bytes` are one batch, as long as it states, with at least a header.
+    fn parse(bytes: Bytes) -> Result<Self, BatchError> {
+        let header = BatchHeader::parse(&bytes)?;
+        header.check_crc(&bytes)?;
+        Ok(Self { header, bytes })
+    }
+
+    /// The batch that a producer sent for one partition, held to the rules that brokers hold it to (`LogValidator`).
+    ///
+    /// # Errors
+    /// [`BatchError::NotProducible`] if it is not exactly one batch, or breaks a rule; other variants if it cannot be
+    /// read.
+    pub fn produced(payload: Bytes) -> Result<Self, BatchError> {
+        match stated_size(&payload)? {
+            Some(size) if size < payload.len() => {
+                return Err(BatchError::NotProducible { reason: "there is more than one batch" });
+            }
+            Some(size) if size == payload.len() => {}
+            Some(_) | None => return Err(BatchError::Incomplete { have: payload.len() }),
+        }
+        let batch = Self::parse(payload)?;
+        let BatchHeader { count, last_offset_delta, producer_id, base_sequence, .. } = batch.header;
+        let broken = if count == 0 {
+            Some("it has no records")
+        } else if count - 1 != last_offset_delta {
+            Some("its offsets are not contiguous")
+        } else if batch.header.is_control() {
+            Some("it is a control batch")
+        } else if producer_id >= 0 && base_sequence < 0 {
+            Some("it has a producer id and no sequence")
+        } else {
+            None
+        };
+        broken.map_or(Ok(batch), |reason| Err(BatchError::NotProducible { reason }))
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// The whole batch as it was sent.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The records, decompressed into at most [`DEFAULT_RECORDS_LIMIT`] bytes.
+    ///
+    /// # Errors
+    /// As [`Batch::records_within`].
+    pub fn records(&self) -> Result<Records, BatchError> {
+        self.records_within(DEFAULT_RECORDS_LIMIT)
+    }
+
+    /// The records, decompressed into at most `limit` bytes. Records that are not compressed stay where they are.
+    ///
+    /// # Errors
+    /// [`BatchError::Codec`], [`BatchError::Compressed`] or [`BatchError::TooLarge`] if they cannot be decompressed, and
+    /// [`BatchError::Count`] if there cannot be as many as the header says.
+    pub fn records_within(&self, limit: usize) -> Result<Records, BatchError> {
+        let body = self.bytes.slice(HEADER_BYTES..);
+        let body =
+            if body.is_empty() { body } else { compress::decompress(self.header.codec(), body, limit)? };
+        Records::new(&self.header, body)
+    }
+
+    /// What a control batch says. Nothing if this is none, or if compaction has emptied it: what it said is then lost,
+    /// and it must not be taken for a marker.
+    ///
+    /// # Errors
+    /// [`BatchError`] if the control record cannot be read.
+    pub fn control(&self) -> Result<Option<ControlRecord>, BatchError> {
+        if !self.header.is_control() {
+            return Ok(None);
+        }
+        self.records()?.next().map(|record| control::parse(&record?)).transpose()
+    }
+
+    /// Commit, abort or something else, if this is a control batch that still has its record and can be read.
+    #[must_use]
+    pub fn control_type(&self) -> Option<ControlType> {
+        self.control().ok().flatten().map(|record| record.control_type)
+    }
+
+    /// A copy of the batch as a broker appends it: at `base_offset`, by the leader of `leader_epoch`, and with the time
+    /// of appending where the topic asks for it (`LogAppendTime`), in milliseconds. Only the time costs a new checksum.
+    ///
+    /// # Errors
+    /// [`BatchError::Offsets`] if the batch would not fit below offset 2^63.
+    pub fn placed(
+        &self,
+        base_offset: i64,
+        leader_epoch: i32,
+        append_time: Option<i64>,
+    ) -> Result<Self, BatchError> {
+        let mut bytes = self.bytes.to_vec();
+        put(&mut bytes, at::BASE_OFFSET, base_offset.to_be_bytes());
+        put(&mut bytes, at::LEADER_EPOCH, leader_epoch.to_be_bytes());
+        if let Some(time) = append_time {
+            put(&mut bytes, at::ATTRIBUTES, (self.header.attributes | bit::APPEND_TIME).to_be_bytes());
+            put(&mut bytes, at::MAX_TIMESTAMP, time.to_be_bytes());
+            put_crc(&mut bytes);
+        }
+        Ok(Self { header: BatchHeader::parse(&bytes)?, bytes: bytes.into() })
+    }
+}
