@@ -20,6 +20,7 @@ use super::{
 use crate::{
     ids::{TopicPartition, TransactionalId},
     proto::{
+        recovery::Recovered,
         resume::Decision,
         settle::{HangingPartition, OpenTransaction},
     },
@@ -49,6 +50,8 @@ pub enum SlotState {
     },
     /// Its transaction hangs; neither the id nor its producer id is used again.
     Retired(Box<CommittedButHanging>),
+    /// Recovery could not tell whether something of its producer id is open: it is not used in this run.
+    Avoided,
 }
 
 /// Whether a restart could still find the committable.
@@ -137,7 +140,7 @@ impl Pool {
         let prepared = count(|s| matches!(s, SlotState::Prepared(_)));
         let decided = count(|s| matches!(s, SlotState::Decided { .. }));
         let capacity = self.capacity;
-        // Retired slots are not counted: the job goes on with other ids.
+        // Retired and avoided slots are not counted: the job goes on with other ids.
         if active + prepared + decided >= capacity {
             return Err(PoolExhausted { capacity, active, prepared, decided });
         }
@@ -183,7 +186,9 @@ impl Pool {
         let listed = match self.slots.get(&slot) {
             Some(SlotState::Active) => Listed::No,
             Some(SlotState::Prepared(_)) => Listed::Maybe,
-            Some(SlotState::Decided { .. } | SlotState::Retired(_)) | None => return Err(Misuse { slot }),
+            Some(SlotState::Decided { .. } | SlotState::Retired(_) | SlotState::Avoided) | None => {
+                return Err(Misuse { slot });
+            }
         };
         self.slots.insert(slot, SlotState::Decided { listed, visible: Visible::NotKnown });
         Ok(())
@@ -223,7 +228,8 @@ impl Pool {
                 SlotState::Decided { .. }
                 | SlotState::Active
                 | SlotState::Prepared(_)
-                | SlotState::Retired(_) => {}
+                | SlotState::Retired(_)
+                | SlotState::Avoided => {}
             }
         }
         self.free();
@@ -232,6 +238,18 @@ impl Pool {
     /// After a restart: this id is named by a restored committable of `checkpoint`, or was found hanging.
     pub fn adopt(&mut self, slot: Slot, state: SlotState) {
         self.slots.insert(slot, state);
+    }
+
+    /// What recovery found: hanging transactions retire their ids, and those that it could not judge are avoided.
+    pub fn recovered(&mut self, recovered: &Recovered) {
+        for hanging in &recovered.retired {
+            if let Some(slot) = self.slot(&hanging.transactional_id) {
+                self.slots.insert(slot, SlotState::Retired(Box::new(hanging.clone())));
+            }
+        }
+        for slot in recovered.avoid.iter().filter_map(|id| self.slot(id)).collect::<Vec<_>>() {
+            self.slots.entry(slot).or_insert(SlotState::Avoided);
+        }
     }
 
     /// Where a slot stands; `None` when it is free.
@@ -259,7 +277,7 @@ impl Pool {
             match state {
                 SlotState::Active => active.push(*slot),
                 SlotState::Retired(hanging) => retired.push((**hanging).clone()),
-                SlotState::Prepared(_) | SlotState::Decided { .. } => {}
+                SlotState::Prepared(_) | SlotState::Decided { .. } | SlotState::Avoided => {}
             }
         }
         WriterState {

@@ -110,6 +110,18 @@ fn a_retired_id_is_never_used_and_takes_no_capacity() {
 }
 
 #[test]
+fn what_recovery_could_not_judge_is_avoided() {
+    let mut pool = pool(Naming::Pooled);
+    let avoid = BTreeSet::from([pool.id(0), TransactionalId::new("job-1-1")]);
+    let retired = vec![hanging(pool.id(1))];
+    pool.recovered(&Recovered { avoid, retired, ..Recovered::default() });
+    assert_eq!(pool.take(1), Ok(2));
+    pool.durable(&none());
+    assert_eq!(pool.take(2), Ok(3));
+    assert_eq!(pool.state_to_keep().retired.len(), 1);
+}
+
+#[test]
 fn a_new_prefix_remembers_the_former_ones() {
     let state = pool(Naming::Pooled).state_to_keep();
     let new = Pool::restore(&state, Naming::Pooled, IdPrefix::new("other").unwrap(), 4).unwrap();
