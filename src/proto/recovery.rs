@@ -17,11 +17,11 @@ use super::{
     committable::Committable,
     naming::{IdParts, IdPrefix},
     pool::WriterState,
-    repair::ProvenDecision,
+    repair::decision_in_view,
     resume::{CoordinatorState, Decision, Described, TransactionView},
     settle::{
-        CommittedButHanging, HangingPartition, OpenTransaction, SettleError, SettlePartition, SettleTarget,
-        Settled,
+        CommittedButHanging, DecidedBy, HangingPartition, OpenTransaction, SettleError, SettlePartition,
+        SettleTarget, Settled,
     },
 };
 use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
@@ -305,10 +305,7 @@ impl Recovery {
             }
         }
         // What was written when the checkpoint was taken is a leftover even where a listing hides it.
-        let writer = &self.restored.writer;
-        let own =
-            |slot: &u64| writer.prefix.id(IdParts { subtask: writer.ownership.subtask(), number: *slot });
-        for id in writer.active.iter().map(own).collect::<Vec<_>>() {
+        for id in self.restored.writer.active.clone() {
             if self.is_ours(&id) {
                 self.ours.entry(id).or_insert(None);
             }
@@ -401,12 +398,13 @@ impl Recovery {
         // All partitions must hang of the same epoch, or the decision is not one.
         let epoch = first.open.producer_epoch;
         let identity = Identity { producer_id: first.producer_id, epoch };
-        let proof = ProvenDecision::from_view(view, identity, self.restored.level);
+        let proof = decision_in_view(view, identity, self.restored.level);
         match proof.filter(|_| open.iter().all(|o| o.open.producer_epoch == epoch)) {
-            Some(proof) => self.recovered.retired.push(CommittedButHanging {
+            Some((decision, by)) => self.recovered.retired.push(CommittedButHanging {
                 transactional_id: id,
                 identity,
-                decision: proof.decision,
+                decision,
+                by: Some(by),
                 partitions: open.into_iter().map(hanging_partition).collect(),
             }),
             None => {
@@ -438,18 +436,19 @@ impl Recovery {
             .into_iter()
             .map(|(partition, topic_id)| SettlePartition { partition, topic_id, offset: None })
             .collect();
-        let decision = match view.state {
-            CoordinatorState::PrepareCommit => Decision::Commit,
+        let (decision, by) = match view.state {
+            // Who decided these is not known, and with it the epoch of their markers.
+            CoordinatorState::PrepareCommit => (Decision::Commit, None),
+            CoordinatorState::PrepareAbort => (Decision::Abort, None),
+            CoordinatorState::Ongoing => (Decision::Abort, Some(DecidedBy::fence(self.restored.level))),
             CoordinatorState::Empty
-            | CoordinatorState::Ongoing
-            | CoordinatorState::PrepareAbort
             | CoordinatorState::CompleteCommit
             | CoordinatorState::CompleteAbort
             | CoordinatorState::PrepareEpochFence
             | CoordinatorState::Dead
-            | CoordinatorState::Unknown => Decision::Abort,
+            | CoordinatorState::Unknown => (Decision::Abort, None),
         };
-        SettleTarget { transactional_id: id.clone(), identity: view.identity, decision, partitions }
+        SettleTarget { transactional_id: id.clone(), identity: view.identity, decision, by, partitions }
     }
 
     fn settled(&mut self, results: Vec<(TransactionalId, Result<Settled, SettleError>)>) {

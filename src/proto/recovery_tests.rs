@@ -201,6 +201,7 @@ fn a_lost_abort_marker_retires_the_id() {
         transactional_id: TransactionalId::new("job-0-0"),
         identity: Identity::new(1, 3),
         decision: Decision::Abort,
+        by: None,
         partitions: vec![],
     };
     run(
@@ -224,6 +225,7 @@ fn retired_ids_stay_untouched() {
         transactional_id: TransactionalId::new("job-0-0"),
         identity: Identity::new(1, 3),
         decision: Decision::Commit,
+        by: None,
         partitions: vec![],
     };
     state.writer.retired = vec![hanging.clone()];
@@ -237,7 +239,7 @@ fn retired_ids_stay_untouched() {
 #[test]
 fn what_was_written_at_the_checkpoint_is_looked_at_even_when_hidden() {
     let mut state = restored(vec![]);
-    state.writer.active = vec![2];
+    state.writer.active = ids(&["job-0-2"]);
     let mut recovery = Recovery::new(state);
     let effects = run(&mut recovery, vec![list(vec![]), RecoveryInput::Open(Some(vec![]))]);
     assert_eq!(effects.last(), Some(&RecoveryEffect::Describe(ids(&["job-0-2"]))));
