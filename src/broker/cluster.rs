@@ -106,6 +106,20 @@ impl Cluster {
         if partition.leader == Some(node) { Ok(partition) } else { Err(ResponseError::NotLeaderOrFollower) }
     }
 
+    /// The partition, when `node` holds a replica of it.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+    pub(crate) fn held_by(&self, node: i32, topic: &str, index: i32) -> Result<&Partition, ResponseError> {
+        let found = self.topics.named(topic).and_then(|t| t.partition(index));
+        let partition = found.ok_or(ResponseError::UnknownTopicOrPartition)?;
+        if partition.replicas.contains(&node) {
+            Ok(partition)
+        } else {
+            Err(ResponseError::NotLeaderOrFollower)
+        }
+    }
+
     pub(crate) fn partition(&self, at: &TopicPartition) -> Option<&Partition> {
         self.topics.named(&at.topic).and_then(|t| t.partition(at.partition))
     }

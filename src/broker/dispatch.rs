@@ -1,10 +1,10 @@
 //! From a frame to its answer: versions, faults, the handler of the API.
 
 use bytes::Bytes;
-use kafka_protocol::messages::{self, ApiKey};
+use kafka_protocol::messages::{self as m, ApiKey};
 use kafka_protocol::protocol::{Decodable, Encodable};
 
-use super::api::{Handler, api_versions};
+use super::api::{Handler, api_versions, write_txn_markers};
 use super::fault::Reaction;
 use super::frame::{self, Call, Unreadable};
 use super::shared::Context;
@@ -35,17 +35,37 @@ pub(crate) async fn answer(ctx: &Context, frame: Bytes) -> Answer {
     route(&ctx, call, reaction).await.unwrap_or(Answer::Close)
 }
 
-async fn route(ctx: &Context, call: Call, reaction: Option<Reaction>) -> Result<Answer, Unreadable> {
+async fn route(ctx: &Context, mut call: Call, reaction: Option<Reaction>) -> Result<Answer, Unreadable> {
     match call.api {
-        ApiKey::Produce => serve::<messages::ProduceRequest>(ctx, call, reaction).await,
-        ApiKey::Fetch => serve::<messages::FetchRequest>(ctx, call, reaction).await,
-        ApiKey::ListOffsets => serve::<messages::ListOffsetsRequest>(ctx, call, reaction).await,
-        ApiKey::Metadata => serve::<messages::MetadataRequest>(ctx, call, reaction).await,
-        ApiKey::FindCoordinator => serve::<messages::FindCoordinatorRequest>(ctx, call, reaction).await,
-        ApiKey::CreateTopics => serve::<messages::CreateTopicsRequest>(ctx, call, reaction).await,
-        ApiKey::InitProducerId => serve::<messages::InitProducerIdRequest>(ctx, call, reaction).await,
-        ApiKey::AddPartitionsToTxn => serve::<messages::AddPartitionsToTxnRequest>(ctx, call, reaction).await,
-        ApiKey::EndTxn => serve::<messages::EndTxnRequest>(ctx, call, reaction).await,
+        ApiKey::Produce => serve::<m::ProduceRequest>(ctx, call, reaction).await,
+        ApiKey::Fetch => serve::<m::FetchRequest>(ctx, call, reaction).await,
+        ApiKey::ListOffsets => serve::<m::ListOffsetsRequest>(ctx, call, reaction).await,
+        ApiKey::Metadata => serve::<m::MetadataRequest>(ctx, call, reaction).await,
+        ApiKey::OffsetCommit => serve::<m::OffsetCommitRequest>(ctx, call, reaction).await,
+        ApiKey::OffsetFetch => serve::<m::OffsetFetchRequest>(ctx, call, reaction).await,
+        ApiKey::FindCoordinator => serve::<m::FindCoordinatorRequest>(ctx, call, reaction).await,
+        ApiKey::JoinGroup => serve::<m::JoinGroupRequest>(ctx, call, reaction).await,
+        ApiKey::Heartbeat => serve::<m::HeartbeatRequest>(ctx, call, reaction).await,
+        ApiKey::LeaveGroup => serve::<m::LeaveGroupRequest>(ctx, call, reaction).await,
+        ApiKey::SyncGroup => serve::<m::SyncGroupRequest>(ctx, call, reaction).await,
+        ApiKey::CreateTopics => serve::<m::CreateTopicsRequest>(ctx, call, reaction).await,
+        ApiKey::DeleteTopics => serve::<m::DeleteTopicsRequest>(ctx, call, reaction).await,
+        ApiKey::DeleteRecords => serve::<m::DeleteRecordsRequest>(ctx, call, reaction).await,
+        ApiKey::InitProducerId => serve::<m::InitProducerIdRequest>(ctx, call, reaction).await,
+        ApiKey::AddPartitionsToTxn => serve::<m::AddPartitionsToTxnRequest>(ctx, call, reaction).await,
+        ApiKey::AddOffsetsToTxn => serve::<m::AddOffsetsToTxnRequest>(ctx, call, reaction).await,
+        ApiKey::EndTxn => serve::<m::EndTxnRequest>(ctx, call, reaction).await,
+        ApiKey::TxnOffsetCommit => serve::<m::TxnOffsetCommitRequest>(ctx, call, reaction).await,
+        ApiKey::DescribeConfigs => serve::<m::DescribeConfigsRequest>(ctx, call, reaction).await,
+        ApiKey::DescribeCluster => serve::<m::DescribeClusterRequest>(ctx, call, reaction).await,
+        ApiKey::DescribeProducers => serve::<m::DescribeProducersRequest>(ctx, call, reaction).await,
+        ApiKey::DescribeTransactions => serve::<m::DescribeTransactionsRequest>(ctx, call, reaction).await,
+        ApiKey::ListTransactions => serve::<m::ListTransactionsRequest>(ctx, call, reaction).await,
+        ApiKey::WriteTxnMarkers => {
+            let markers = write_txn_markers::read(&mut call)?;
+            // Both versions have the same response.
+            perform(ctx, Call { version: 1, ..call }, markers, reaction).await
+        }
         _ => Err(Unreadable),
     }
 }
@@ -60,7 +80,7 @@ where
 }
 
 /// Carries a request out, or does what the fault says.
-pub(crate) async fn perform<R>(
+async fn perform<R>(
     ctx: &Context,
     call: Call,
     request: R,

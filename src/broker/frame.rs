@@ -46,7 +46,8 @@ pub(crate) fn call(mut frame: Bytes) -> Result<Call, Unreadable> {
     let api = ApiKey::try_from(api).map_err(|()| Unreadable)?;
     // An ApiVersions of an unknown version still gets an answer, so only the part before the tags is read.
     let known = api.valid_versions().min <= version && version <= api.valid_versions().max;
-    let header_version = if known { api.request_header_version(version) } else { 1 };
+    let header_version =
+        if known || api != ApiKey::ApiVersions { api.request_header_version(version) } else { 1 };
     let header = RequestHeader::decode(&mut frame, header_version).map_err(|_| Unreadable)?;
     Ok(Call {
         api,
@@ -69,7 +70,10 @@ pub(crate) fn response<R: Encodable>(call: &Call, version: i16, body: &R) -> Res
     let header = ResponseHeader::default().with_correlation_id(call.correlation_id);
     let header_version = call.api.response_header_version(version);
     header.encode(&mut frame, header_version).map_err(|_| Unreadable)?;
-    body.encode(&mut frame, version).map_err(|_| Unreadable)?;
+    body.encode(&mut frame, version).map_err(|error| {
+        tracing::error!(api = ?call.api, version, %error, "a response cannot be encoded");
+        Unreadable
+    })?;
     let length = i32::try_from(frame.len() - 4).map_err(|_| Unreadable)?;
     frame[..4].copy_from_slice(&length.to_be_bytes());
     Ok(frame.freeze())

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
 
 use crate::ids::TopicPartition;
 
@@ -62,6 +63,38 @@ impl Groups {
 }
 
 impl Group {
+    /// Is this the member, in the current generation?
+    ///
+    /// # Errors
+    /// UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION.
+    pub(crate) fn check_member(&self, member: &str, generation: i32) -> Result<(), ResponseError> {
+        if self.member.as_deref() != Some(member) {
+            return Err(ResponseError::UnknownMemberId);
+        }
+        if generation == self.generation { Ok(()) } else { Err(ResponseError::IllegalGeneration) }
+    }
+
+    /// May offsets be committed by this member, or by nobody in particular (no member id, generation -1)?
+    ///
+    /// # Errors
+    /// As [`Self::check_member`].
+    pub(crate) fn check_commit(&self, member: &str, generation: i32) -> Result<(), ResponseError> {
+        if member.is_empty() && generation < 0 { Ok(()) } else { self.check_member(member, generation) }
+    }
+
+    /// Removes the member.
+    ///
+    /// # Errors
+    /// UNKNOWN_MEMBER_ID.
+    pub(crate) fn leave(&mut self, member: &str) -> Result<(), ResponseError> {
+        if self.member.as_deref() != Some(member) {
+            return Err(ResponseError::UnknownMemberId);
+        }
+        self.member = None;
+        self.generation += 1;
+        Ok(())
+    }
+
     /// Does a transaction hold offsets of this partition back?
     pub(crate) fn is_unstable(&self, at: &TopicPartition) -> bool {
         self.pending.values().any(|offsets| offsets.contains_key(at))

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-use kafka_protocol::error::ResponseError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -89,9 +88,4 @@ impl Shared {
 pub(crate) fn now_ms() -> i64 {
     let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The code of a handler's outcome; 0 for success.
-pub(crate) fn code<T>(outcome: &Result<T, ResponseError>) -> i16 {
-    outcome.as_ref().err().map_or(0, ResponseError::code)
 }

@@ -62,7 +62,7 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
     let profile = &ctx.shared.config.profile;
     let keys = profile.apis.iter().map(|(api, range)| api_version(*api, *range.start(), *range.end()));
     let response = ApiVersionsResponse::default().with_api_keys(keys.collect());
-    let Some(version) = profile.transaction_version else {
+    let Some(version) = profile.transaction_version.filter(|_| call.version >= 3) else {
         return Ok(response);
     };
     let name = text("transaction.version");

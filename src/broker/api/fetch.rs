@@ -105,6 +105,9 @@ fn read(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i16) 
                 Ok(name) => partition(cluster, (node, name), request.isolation_level, wanted, limit),
                 Err(error) => failed(wanted.partition, error.code()),
             };
+            // The leader's name came with version 12.
+            let data =
+                if version < 12 { data.with_current_leader(LeaderIdAndEpoch::default()) } else { data };
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
             left = left.saturating_sub(bytes);
             empty &= bytes == 0;

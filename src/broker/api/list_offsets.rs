@@ -25,12 +25,13 @@ const LATEST_TIERED: i64 = -5;
 impl Handler for ListOffsetsRequest {
     type Response = ListOffsetsResponse;
 
-    async fn handle(self, ctx: &Context, _version: i16) -> ListOffsetsResponse {
+    async fn handle(self, ctx: &Context, version: i16) -> ListOffsetsResponse {
         let mut cluster = ctx.shared.cluster();
         let isolation = Isolation::from_wire(self.isolation_level);
         let topics = self.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|wanted| {
                 found(&mut cluster, (ctx.node, &topic.name), wanted, isolation)
+                    .map(|found| if version < 4 { found.with_leader_epoch(-1) } else { found })
                     .unwrap_or_else(|error| failed(wanted.partition_index, error.code()))
             });
             ListOffsetsTopicResponse::default()

@@ -1,16 +1,29 @@
 //! One file per API: which versions it knows and how it behaves, then the handler.
 
+mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 pub(crate) mod api_versions;
 mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_producers;
+mod describe_transactions;
 mod end_txn;
 mod fetch;
 mod find_coordinator;
+mod groups;
 mod init_producer_id;
 mod list_offsets;
+mod list_transactions;
 mod metadata;
+mod offset_commit;
+mod offset_fetch;
 mod produce;
 mod produce_txn;
+mod txn_offset_commit;
+pub(crate) mod write_txn_markers;
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::{TopicName as WireTopicName, TransactionalId as WireTransactionalId};

@@ -36,7 +36,13 @@ impl Handler for ProduceRequest {
                     Ok(name) => produce(ctx, (&self, version), name, data).await,
                     Err(error) => Err(*error),
                 };
-                partitions.push(answer(ctx, name.as_deref().unwrap_or_default(), data.index, outcome));
+                let response = answer(ctx, name.as_deref().unwrap_or_default(), data.index, outcome);
+                // The leader's name came with version 10.
+                partitions.push(if version < 10 {
+                    response.with_current_leader(LeaderIdAndEpoch::default())
+                } else {
+                    response
+                });
             }
             responses.push(
                 TopicProduceResponse::default()
