@@ -6,6 +6,7 @@ mod look;
 mod evidence;
 mod partitioner;
 mod producer;
+mod repair;
 mod resume;
 mod router;
 mod settle;
@@ -16,6 +17,7 @@ mod writer;
 pub use config::{ClientConfig, ConfigError};
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
+pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
 pub use transaction::{Prepared, Transaction};
@@ -29,7 +31,7 @@ use crate::{
     net::{Connector, TcpConnector},
     proto::{
         committable::Committable,
-        settle::{SettleError, SettleTarget, Settled},
+        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
 };
 
@@ -99,5 +101,17 @@ impl Client {
     /// Cancel safe.
     pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
         settle::settle(&self.router, target, patience).await
+    }
+
+    /// Writes the missing markers of a hanging decision, if it is proven and its coordinator is done with it, and sees
+    /// that it worked. Needs ALTER on the cluster.
+    ///
+    /// # Errors
+    /// [`RepairError`]; after a refusal nothing was written.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: repairing again is always right.
+    pub async fn repair(&self, hanging: &CommittedButHanging) -> Result<(), RepairError> {
+        repair::repair(&self.router, hanging).await
     }
 }

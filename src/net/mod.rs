@@ -3,8 +3,10 @@
 mod clock;
 mod connection;
 mod connector;
+mod background;
 mod probe;
 
+pub use background::Background;
 pub use clock::Clock;
 pub use connection::{CallError, Connection, ConnectionConfig};
 pub use connector::{Connector, Stream, TcpConnector};

@@ -14,6 +14,17 @@ use crate::{
     },
 };
 
+impl Committed {
+    /// What became of it, for people.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match &self.result {
+            Ok(resumed) => resumed.outcome.story(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
 /// Commits the committables of completed checkpoints. Clones share the client's connections.
 #[derive(Debug, Clone)]
 pub struct Committer {

@@ -204,6 +204,13 @@ impl SinkWriter {
         }
     }
 
+    /// Whether the decision for this id is settled can't be known: the id is not used again by this writer.
+    pub fn avoid(&mut self, id: &TransactionalId) {
+        if let Some(slot) = self.pool.slot(id) {
+            self.pool.adopt(slot, SlotState::Avoided);
+        }
+    }
+
     /// A checkpoint is durable that lists exactly these transactional ids.
     pub fn durable(&mut self, listed: &BTreeSet<TransactionalId>) {
         self.pool.durable(listed);
