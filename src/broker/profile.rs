@@ -1,28 +1,7 @@
 //! Which Kafka the broker pretends to be: API ranges, features and quirks, as data.
 
-use std::ops::RangeInclusive;
-
-use kafka_protocol::messages::ApiKey;
-
-/// The finalized feature `transaction.version`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TransactionVersion {
-    /// Transactions V1 (level 1): markers carry the transaction's own epoch.
-    V1,
-    /// Transactions V2 (level 2, KIP-890): every end of a transaction raises the epoch.
-    V2,
-}
-
-impl TransactionVersion {
-    /// The level that ApiVersions reports.
-    #[must_use]
-    pub fn level(self) -> i16 {
-        match self {
-            Self::V1 => 1,
-            Self::V2 => 2,
-        }
-    }
-}
+use crate::wire::api::Api;
+use crate::wire::versions::{TransactionVersion, VersionRange};
 
 /// What a coordinator does with the marker of a partition that has no leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,14 +29,15 @@ pub enum Verification {
 pub struct Profile {
     /// The profile's name, such as `kafka-4.4`.
     pub name: &'static str,
-    /// The finalized level of `transaction.version`; `None` where the feature does not exist (3.x).
-    pub transaction_version: Option<TransactionVersion>,
+    /// The finalized level of `transaction.version`. At level 0 a Produce 12 or EndTxn 5 is refused and leaves the
+    /// transactional id unusable until its coordinator moves.
+    pub transaction_version: TransactionVersion,
     /// What happens to markers of partitions without a leader.
     pub leaderless_marker: LeaderlessMarker,
     /// Whether transactional batches are verified.
     pub verification: Verification,
     /// The advertised versions of every API, by key.
-    pub apis: Vec<(ApiKey, RangeInclusive<i16>)>,
+    pub apis: Vec<(Api, VersionRange)>,
 }
 
 impl Profile {
@@ -66,35 +46,41 @@ impl Profile {
     pub fn kafka_4_4() -> Self {
         Self {
             name: "kafka-4.4",
-            transaction_version: Some(TransactionVersion::V2),
+            transaction_version: TransactionVersion::V2,
             leaderless_marker: LeaderlessMarker::Skipped,
             verification: Verification::Asked,
-            apis: KAFKA_4_4.iter().map(|&(api, min, max)| (api, min..=max)).collect(),
+            apis: KAFKA_4_4.iter().map(|&(api, min, max)| (api, VersionRange::new(min, max))).collect(),
         }
     }
 
     /// Apache Kafka 4.4 with `transaction.version` 1, as an upgraded cluster stays.
     #[must_use]
     pub fn kafka_4_4_v1() -> Self {
-        Self { name: "kafka-4.4-v1", transaction_version: Some(TransactionVersion::V1), ..Self::kafka_4_4() }
+        Self { name: "kafka-4.4-v1", transaction_version: TransactionVersion::V1, ..Self::kafka_4_4() }
+    }
+
+    /// Apache Kafka 4.4 with `transaction.version` 0.
+    #[must_use]
+    pub fn kafka_4_4_v0() -> Self {
+        Self { name: "kafka-4.4-v0", transaction_version: TransactionVersion::V0, ..Self::kafka_4_4() }
+    }
+
+    /// All profiles.
+    #[must_use]
+    pub fn all() -> [Self; 3] {
+        [Self::kafka_4_4(), Self::kafka_4_4_v1(), Self::kafka_4_4_v0()]
     }
 
     /// The profile of that name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::kafka_4_4(), Self::kafka_4_4_v1()].into_iter().find(|p| p.name == name)
-    }
-
-    /// The state machine that fences and timeouts use; clients choose theirs by the version of their EndTxn.
-    #[must_use]
-    pub fn server_transaction_version(&self) -> TransactionVersion {
-        self.transaction_version.unwrap_or(TransactionVersion::V1)
+        Self::all().into_iter().find(|profile| profile.name == name)
     }
 
     /// The advertised versions of `api`.
     #[must_use]
-    pub fn range(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
-        self.apis.iter().find(|(known, _)| *known == api).map(|(_, range)| range.clone())
+    pub fn range(&self, api: Api) -> Option<VersionRange> {
+        self.apis.iter().find(|(known, _)| *known == api).map(|(_, range)| *range)
     }
 }
 
@@ -102,31 +88,31 @@ impl Profile {
 ///
 /// Left out against the original: TxnOffsetCommit 6, ListOffsets 11, OffsetCommit 10 and OffsetFetch 10. Produce
 /// starts at 0 there and here although 0 to 2 are refused (KAFKA-18659).
-const KAFKA_4_4: &[(ApiKey, i16, i16)] = &[
-    (ApiKey::Produce, 0, 13),
-    (ApiKey::Fetch, 4, 18),
-    (ApiKey::ListOffsets, 1, 10),
-    (ApiKey::Metadata, 0, 13),
-    (ApiKey::OffsetCommit, 2, 9),
-    (ApiKey::OffsetFetch, 1, 9),
-    (ApiKey::FindCoordinator, 0, 6),
-    (ApiKey::JoinGroup, 0, 9),
-    (ApiKey::Heartbeat, 0, 4),
-    (ApiKey::LeaveGroup, 0, 5),
-    (ApiKey::SyncGroup, 0, 5),
-    (ApiKey::ApiVersions, 0, 5),
-    (ApiKey::CreateTopics, 2, 7),
-    (ApiKey::DeleteTopics, 1, 6),
-    (ApiKey::DeleteRecords, 0, 2),
-    (ApiKey::InitProducerId, 0, 5),
-    (ApiKey::AddPartitionsToTxn, 0, 5),
-    (ApiKey::AddOffsetsToTxn, 0, 4),
-    (ApiKey::EndTxn, 0, 5),
-    (ApiKey::WriteTxnMarkers, 1, 2),
-    (ApiKey::TxnOffsetCommit, 0, 5),
-    (ApiKey::DescribeConfigs, 1, 4),
-    (ApiKey::DescribeCluster, 0, 2),
-    (ApiKey::DescribeProducers, 0, 0),
-    (ApiKey::DescribeTransactions, 0, 0),
-    (ApiKey::ListTransactions, 0, 2),
+const KAFKA_4_4: &[(Api, i16, i16)] = &[
+    (Api::Produce, 0, 13),
+    (Api::Fetch, 4, 18),
+    (Api::ListOffsets, 1, 10),
+    (Api::Metadata, 0, 13),
+    (Api::OffsetCommit, 2, 9),
+    (Api::OffsetFetch, 1, 9),
+    (Api::FindCoordinator, 0, 6),
+    (Api::JoinGroup, 0, 9),
+    (Api::Heartbeat, 0, 4),
+    (Api::LeaveGroup, 0, 5),
+    (Api::SyncGroup, 0, 5),
+    (Api::ApiVersions, 0, 5),
+    (Api::CreateTopics, 2, 7),
+    (Api::DeleteTopics, 1, 6),
+    (Api::DeleteRecords, 0, 2),
+    (Api::InitProducerId, 0, 5),
+    (Api::AddPartitionsToTxn, 0, 5),
+    (Api::AddOffsetsToTxn, 0, 4),
+    (Api::EndTxn, 0, 5),
+    (Api::WriteTxnMarkers, 1, 2),
+    (Api::TxnOffsetCommit, 0, 5),
+    (Api::DescribeConfigs, 1, 4),
+    (Api::DescribeCluster, 0, 2),
+    (Api::DescribeProducers, 0, 0),
+    (Api::DescribeTransactions, 0, 0),
+    (Api::ListTransactions, 0, 2),
 ];

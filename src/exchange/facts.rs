@@ -5,7 +5,8 @@ use crate::{
     ids::{Identity, TopicPartition},
     proto::{
         cause::{Cause, CauseKind},
-        initialize, outbox::BatchFact,
+        initialize,
+        outbox::BatchFact,
         resume::{self, CoordinatorState, TransactionView},
         transaction::{AbortFact, AddFact},
         verdict::{self, AddPartitionVerdict, DescribeTransactionsVerdict, EndTxnVerdict, ProduceVerdict},

@@ -18,9 +18,9 @@ pub use admin::{CreateTopic, CreatedTopic};
 pub use coordinator::{DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed};
 pub use data::{Isolation, ListOffsets, OffsetAt};
 pub use fetch::{Fetch, FetchTarget};
-pub use produce::{Produce, Produced};
 pub use markers::{DescribeProducers, Marker, OpenProducer, PartitionProducers, WriteTxnMarkers};
 pub use metadata::{BrokerAddress, Metadata, MetadataAnswer, PartitionMetadata, TopicMetadata};
+pub use produce::{Produce, Produced};
 pub use profile::{ApiVersions, BrokerProfile};
 pub use transaction::{AddPartitionsToTxn, EndTxn, Ended, InitProducerId};
 

@@ -15,13 +15,13 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
 use crate::broker::cluster::Cluster;
-use crate::broker::log::batch::Batch;
-use crate::broker::log::{AppendRules, Appended};
+use crate::broker::log::{AppendRules, Appended, marker};
 use crate::broker::shared::{Context, now_ms};
 use crate::ids::{TopicId, TopicName, TopicPartition};
+use crate::wire::batch::Batch;
 
 /// zstd came with Produce 7.
-const ZSTD: i16 = 4;
+const ZSTD: u8 = 4;
 
 impl Handler for ProduceRequest {
     type Response = ProduceResponse;
@@ -92,8 +92,8 @@ async fn produce(
         return Err(ResponseError::InvalidRequiredAcks);
     }
     let records = data.records.as_ref().ok_or(ResponseError::InvalidRecord)?;
-    let batch = Batch::from_client(records)?;
-    if batch.codec() > ZSTD || (batch.codec() == ZSTD && version < 7) {
+    let batch = marker::produced(records)?;
+    if batch.header().codec() > ZSTD || (batch.header().codec() == ZSTD && version < 7) {
         return Err(ResponseError::UnsupportedCompressionType);
     }
     let at = TopicPartition::new(topic.clone(), data.index);
@@ -121,7 +121,7 @@ fn append(
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());
     cluster.led_by(ctx.node, &at.topic, at.partition)?;
     let topic = cluster.topics.named(&at.topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
-    if batch.bytes.len() > topic.max_message_bytes(config.max_message_bytes) {
+    if batch.bytes().len() > topic.max_message_bytes(config.max_message_bytes) {
         return Err(ResponseError::MessageTooLarge);
     }
     if in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
@@ -129,7 +129,7 @@ fn append(
     }
     let append_time_ms = topic.stamps_append_time().then(now_ms);
     let add = ImplicitAdd::of(version);
-    if batch.is_transactional() {
+    if batch.header().is_transactional() {
         produce_txn::admit(cluster, (owner, config.profile.verification), at, batch, add)
             .map_err(|error| produce_txn::as_leader_says(error, version))?;
     }
