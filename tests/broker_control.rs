@@ -1,0 +1,402 @@
+//! The embedded broker's controls: nodes, faults, held markers, leaderless partitions, and every advertised version.
+#![cfg(feature = "broker")]
+
+mod raw;
+
+use std::time::Duration;
+
+use kafka_2pc::broker::{Api, Broker, BrokerConfig, Fault, LeaderlessMarker, Profile, Reaction};
+use kafka_2pc::ids::TopicPartition;
+use kafka_2pc::wire::versions::VersionRange;
+use kafka_protocol::messages as m;
+use kafka_protocol::protocol::Request;
+use raw::{Cluster, Connection, batch, text, topic, unique};
+
+const CONCURRENT_TRANSACTIONS: i16 = 51;
+
+async fn start(config: BrokerConfig) -> (Broker, Cluster) {
+    let broker = Broker::start(config).await.unwrap();
+    let cluster = Cluster::new(broker.bootstrap());
+    (broker, cluster)
+}
+
+/// A transactional id that node `node` coordinates.
+fn id_of(broker: &Broker, node: i32) -> String {
+    std::iter::repeat_with(|| unique("txn"))
+        .find(|t| broker.transaction_coordinator(t) == Some(node))
+        .unwrap()
+}
+
+async fn state(cluster: &Cluster, txn: &str) -> String {
+    cluster.describe(txn).await.transaction_state.to_string()
+}
+
+async fn last_stable_offset(cluster: &Cluster, topic: &str) -> i64 {
+    cluster.fetch(topic, 0, 0, 1).await.responses[0].partitions[0].last_stable_offset
+}
+
+#[tokio::test]
+async fn every_advertised_version_of_every_api_is_answered() {
+    let (broker, cluster) = start(BrokerConfig::default()).await;
+    broker.create_topic("t", 1).unwrap();
+    let mut asked = 0;
+    macro_rules! ask {
+        ($($request:ident $(($change:expr))?),*) => {$(
+            let range = Profile::kafka_4_4().range(Api::from_key(m::$request::KEY).unwrap()).unwrap();
+            for version in versions(range, m::$request::KEY) {
+                #[allow(unused_mut, reason = "some requests are sent as they are")]
+                let mut request = m::$request::default();
+                $(let change: fn(&mut m::$request, i16) = $change; change(&mut request, version);)?
+                let answer = cluster.any().await.try_call(version, &request).await;
+                assert!(answer.is_some(), "{} {version}", stringify!($request));
+                asked += 1;
+            }
+        )*};
+    }
+    ask!(
+        ProduceRequest(|r, v| {
+            let data = m::produce_request::PartitionProduceData::default().with_index(0);
+            let mut named = m::produce_request::TopicProduceData::default().with_partition_data(vec![data]);
+            if v < 13 {
+                named.name = topic("t");
+            }
+            *r = m::ProduceRequest::default().with_acks(-1).with_topic_data(vec![named]);
+        }),
+        FetchRequest(|r, v| {
+            let wanted = m::fetch_request::FetchPartition::default().with_partition_max_bytes(1);
+            let mut named = m::fetch_request::FetchTopic::default().with_partitions(vec![wanted]);
+            if v < 13 {
+                named.topic = topic("t");
+            }
+            *r = m::FetchRequest::default().with_topics(vec![named]);
+        }),
+        ListOffsetsRequest(|r, _| {
+            let wanted = m::list_offsets_request::ListOffsetsPartition::default().with_timestamp(-1);
+            let named = m::list_offsets_request::ListOffsetsTopic::default()
+                .with_name(topic("t"))
+                .with_partitions(vec![wanted]);
+            *r = m::ListOffsetsRequest::default().with_topics(vec![named]);
+        }),
+        MetadataRequest,
+        OffsetCommitRequest(|r, _| {
+            let partition = m::offset_commit_request::OffsetCommitRequestPartition::default();
+            let named = m::offset_commit_request::OffsetCommitRequestTopic::default()
+                .with_name(topic("t"))
+                .with_partitions(vec![partition]);
+            *r = m::OffsetCommitRequest::default().with_topics(vec![named]);
+        }),
+        OffsetFetchRequest(|r, v| {
+            if v >= 8 {
+                r.groups =
+                    vec![m::offset_fetch_request::OffsetFetchRequestGroup::default().with_topics(None)];
+            } else {
+                let named = m::offset_fetch_request::OffsetFetchRequestTopic::default()
+                    .with_name(topic("t"))
+                    .with_partition_indexes(vec![0]);
+                r.topics = Some(vec![named]);
+            }
+        }),
+        FindCoordinatorRequest(|r, v| {
+            if v >= 4 {
+                r.coordinator_keys = vec![text("x")];
+            } else {
+                r.key = text("x");
+            }
+        }),
+        JoinGroupRequest(|r, _| {
+            r.protocols = vec![m::join_group_request::JoinGroupRequestProtocol::default()];
+        }),
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        ApiVersionsRequest(|r, v| {
+            if v >= 3 {
+                r.client_software_name = text("raw");
+                r.client_software_version = text("1");
+            }
+        }),
+        CreateTopicsRequest(|r, v| {
+            let new = m::create_topics_request::CreatableTopic::default()
+                .with_name(topic(&format!("new-{v}")))
+                .with_num_partitions(1)
+                .with_replication_factor(1);
+            r.topics = vec![new];
+        }),
+        DeleteTopicsRequest(|r, v| {
+            if v >= 6 {
+                r.topics = vec![
+                    m::delete_topics_request::DeleteTopicState::default().with_name(Some(topic("gone"))),
+                ];
+            } else {
+                r.topic_names = vec![topic("gone")];
+            }
+        }),
+        DeleteRecordsRequest(|r, _| {
+            let partition = m::delete_records_request::DeleteRecordsPartition::default();
+            let named = m::delete_records_request::DeleteRecordsTopic::default()
+                .with_name(topic("t"))
+                .with_partitions(vec![partition]);
+            r.topics = vec![named];
+        }),
+        InitProducerIdRequest,
+        AddPartitionsToTxnRequest(|r, v| {
+            if v >= 4 {
+                r.transactions =
+                    vec![m::add_partitions_to_txn_request::AddPartitionsToTxnTransaction::default()];
+            }
+        }),
+        AddOffsetsToTxnRequest,
+        EndTxnRequest,
+        WriteTxnMarkersRequest,
+        TxnOffsetCommitRequest,
+        DescribeConfigsRequest(|r, _| {
+            let resource = m::describe_configs_request::DescribeConfigsResource::default()
+                .with_resource_type(2)
+                .with_resource_name(text("t"))
+                .with_configuration_keys(None);
+            r.resources = vec![resource];
+        }),
+        DescribeClusterRequest,
+        DescribeProducersRequest,
+        DescribeTransactionsRequest(|r, _| r.transactional_ids = vec![raw::id("x")]),
+        ListTransactionsRequest
+    );
+    // What the codec cannot write: Produce 0 to 2 (refused anyway), ApiVersions 5, WriteTxnMarkers 2.
+    let advertised: i32 =
+        Profile::kafka_4_4().apis.iter().map(|(_, range)| i32::from(range.max - range.min) + 1).sum();
+    assert_eq!(asked, advertised - 5);
+}
+
+/// The versions of `range` that the codec can write.
+fn versions(range: VersionRange, key: i16) -> std::ops::RangeInclusive<i16> {
+    match Api::from_key(key) {
+        Some(Api::Produce) => 3..=range.max,
+        Some(Api::ApiVersions | Api::WriteTxnMarkers) => range.min..=range.max - 1,
+        _ => range.min..=range.max,
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_version_of_api_versions_gets_the_range_of_that_api() {
+    let (_broker, cluster) = start(BrokerConfig::default()).await;
+    let answer = cluster.any().await.exchange(&[0, 18, 0, 99, 0, 0, 0, 1, 0, 1, b'x', 0, 9]).await.unwrap();
+    assert_eq!(answer[..], [0, 0, 0, 1, 0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 5]);
+    let newest =
+        [&[0, 18, 0, 5, 0, 0, 0, 1, 0, 1, b'x', 0][..], &[2, b'm', 2, b'1', 0, 255, 255, 255, 255, 0]];
+    let answer = cluster.any().await.exchange(&newest.concat()).await.unwrap();
+    assert_eq!(answer[4..6], [0, 0]);
+}
+
+#[tokio::test]
+async fn hostile_and_unknown_requests_close_the_connection_only() {
+    let (_broker, cluster) = start(BrokerConfig::default()).await;
+    let hostile = [&[0, 3, 0, 1, 0, 0, 0, 1, 255, 255][..], &[127, 255, 255, 255]].concat();
+    for frame in
+        [hostile, vec![3, 232, 0, 0, 0, 0, 0, 1, 255, 255], vec![0, 0, 0, 2, 0, 0, 0, 1, 255, 255], vec![0]]
+    {
+        assert_eq!(cluster.any().await.exchange(&frame).await, None);
+    }
+    assert!(cluster.any().await.exchange(&[0, 18, 0, 0, 0, 0, 0, 1, 255, 255]).await.is_some());
+}
+
+#[tokio::test]
+async fn held_markers_keep_the_transaction_preparing_and_take_late_batches() {
+    for version in [4, 5] {
+        let (broker, c) = start(BrokerConfig::default()).await;
+        c.create_topic("t", 2).await;
+        let txn = unique("txn");
+        let pair = c.init(&txn, None).await.unwrap();
+        for partition in [0, 1] {
+            assert_eq!(c.add(&txn, pair, "t", partition).await, 0);
+        }
+        assert_eq!(c.produce(11, &txn, ("t", 0), batch(pair, 0, 1)).await, Ok(0));
+        broker.hold_markers();
+        assert_eq!(c.end(version, &txn, pair, true).await.0, 0);
+        let held = c.describe(&txn).await;
+        assert_eq!((&*held.transaction_state, held.topics[0].partitions.len()), ("PrepareCommit", 2));
+        for other in [4, 5] {
+            let refused = if other == 4 && version == 5 { 90 } else { CONCURRENT_TRANSACTIONS };
+            assert_eq!(c.end(other, &txn, pair, true).await.0, refused);
+        }
+        assert_eq!(c.try_init(&txn, None).await, Err(CONCURRENT_TRANSACTIONS));
+        assert_eq!(c.produce(11, &txn, ("t", 0), batch(pair, 1, 1)).await, Ok(1), "still part of it");
+        assert_eq!(last_stable_offset(&c, "t").await, 0);
+        broker.release_markers();
+        assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+        assert_eq!(last_stable_offset(&c, "t").await, 3);
+    }
+}
+
+/// Three nodes; a transaction on a partition that only node 3 holds, coordinated by node 1.
+async fn on_a_lonely_partition(leaderless_marker: LeaderlessMarker) -> (Broker, Cluster, String, raw::Pair) {
+    let profile = Profile { leaderless_marker, ..Profile::kafka_4_4() };
+    let (broker, c) = start(BrokerConfig { nodes: 3, profile, ..BrokerConfig::default() }).await;
+    broker.create_topic_on("t", vec![vec![3]]).unwrap();
+    let txn = id_of(&broker, 1);
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, ("t", 0), batch(pair, 0, 1)).await, Ok(0));
+    broker.stop_node(3).await.unwrap();
+    assert_eq!(broker.leader(&TopicPartition::new("t", 0)), None);
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    (broker, c, txn, (pair.0, pair.1 + 1))
+}
+
+#[tokio::test]
+async fn a_marker_for_a_partition_without_leader_is_lost_and_can_be_repaired() {
+    let (broker, c, txn, next) = on_a_lonely_partition(LeaderlessMarker::Skipped).await;
+    assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+    broker.start_node(3).await.unwrap();
+    assert_eq!(last_stable_offset(&c, "t").await, 0);
+    let open = &c.producers("t", 0).await[0];
+    assert_eq!((open.producer_id.0, open.current_txn_start_offset), (next.0, 0));
+    // The next transaction's abort closes both.
+    let (marked, lost) = (next, c.produce(12, &txn, ("t", 0), batch(next, 0, 1)).await);
+    assert_eq!(lost, Ok(1));
+    let marker = m::write_txn_markers_request::WritableTxnMarker::default()
+        .with_producer_id(marked.0.into())
+        .with_producer_epoch(marked.1)
+        .with_transaction_result(true)
+        .with_topics(vec![
+            m::write_txn_markers_request::WritableTxnMarkerTopic::default()
+                .with_name(topic("t"))
+                .with_partition_indexes(vec![0]),
+        ]);
+    let request = m::WriteTxnMarkersRequest::default().with_markers(vec![marker]);
+    let answer = c.leader("t", 0).await.call(1, &request).await;
+    assert_eq!(answer.markers[0].topics[0].partitions[0].error_code, 0);
+    assert_eq!(last_stable_offset(&c, "t").await, 3);
+    assert_eq!(c.end(5, &txn, marked, false).await.0, 0);
+    c.settled(&txn).await;
+    assert!(c.producers("t", 0).await.iter().all(|p| p.current_txn_start_offset == -1));
+}
+
+#[tokio::test]
+async fn the_abort_after_a_lost_commit_marker_aborts_both() {
+    let (broker, c, txn, next) = on_a_lonely_partition(LeaderlessMarker::Skipped).await;
+    c.settled(&txn).await;
+    broker.start_node(3).await.unwrap();
+    assert_eq!(c.produce(12, &txn, ("t", 0), batch(next, 0, 1)).await, Ok(1));
+    assert_eq!(c.end(5, &txn, next, false).await.0, 0);
+    c.settled(&txn).await;
+    let aborted = c.fetch("t", 0, 0, 1).await.responses[0].partitions[0].aborted_transactions.clone();
+    assert_eq!(aborted.unwrap().iter().map(|a| a.first_offset).collect::<Vec<_>>(), [0]);
+}
+
+#[tokio::test]
+async fn other_kafkas_wait_for_the_leader() {
+    let (broker, c, txn, _) = on_a_lonely_partition(LeaderlessMarker::Awaited).await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(state(&c, &txn).await, "PrepareCommit");
+    broker.start_node(3).await.unwrap();
+    assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+    assert_eq!(last_stable_offset(&c, "t").await, 2);
+}
+
+#[tokio::test]
+async fn a_stopped_node_hands_its_partitions_and_transactions_over() {
+    let (broker, c) = start(BrokerConfig { nodes: 3, ..BrokerConfig::default() }).await;
+    broker.create_topic("t", 3).unwrap();
+    let txn = id_of(&broker, 1);
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, ("t", 0), batch(pair, 0, 1)).await, Ok(0));
+    let mut cut = Connection::open(&broker.address(1).unwrap()).await;
+    broker.stop_node(1).await.unwrap();
+    assert_eq!(cut.exchange(&[0, 18, 0, 0, 0, 0, 0, 1, 255, 255]).await, None);
+    assert_ne!(broker.leader(&TopicPartition::new("t", 0)), Some(1));
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    c.settled(&txn).await;
+    assert_eq!(last_stable_offset(&c, "t").await, 2);
+    assert_eq!(c.producers("t", 0).await[0].coordinator_epoch, 1);
+    broker.start_node(1).await.unwrap();
+    assert!(
+        Connection::open(&broker.address(1).unwrap())
+            .await
+            .exchange(&[0, 18, 0, 0, 0, 0, 0, 1, 255, 255])
+            .await
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn faults_answer_drop_apply_and_delay() {
+    let (broker, c) = start(BrokerConfig::default()).await;
+    broker.create_topic("t", 1).unwrap();
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, ("t", 0), batch(pair, 0, 1)).await, Ok(0));
+    let request = m::EndTxnRequest::default()
+        .with_transactional_id(raw::id(&txn))
+        .with_producer_id(pair.0.into())
+        .with_producer_epoch(pair.1)
+        .with_committed(true);
+    let end = async || c.coordinator(&txn).await.try_call(5, &request).await.map(|r| r.error_code);
+    let fault = |reaction| Fault { api: Api::EndTxn, node: None, nth: 1, reaction };
+    broker.inject(fault(Reaction::ErrorCode(16)));
+    assert_eq!(end().await, Some(16));
+    broker.inject(fault(Reaction::Drop));
+    assert_eq!(end().await, None);
+    assert_eq!(state(&c, &txn).await, "Ongoing");
+    broker.inject(fault(Reaction::ApplyThenDrop));
+    assert_eq!(end().await, None);
+    assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+    broker.inject(fault(Reaction::Delay(Duration::from_millis(30))));
+    let patience = tokio::time::timeout(Duration::from_millis(5), end()).await;
+    assert!(patience.is_err());
+    assert_eq!(end().await, Some(0));
+    assert_eq!(broker.requests(Api::EndTxn), 5);
+    broker.inject(fault(Reaction::Drop));
+    broker.clear_faults();
+    assert_eq!(end().await, Some(0));
+}
+
+#[tokio::test]
+async fn level_0_refuses_level_2_requests_and_is_stuck_until_the_coordinator_moves() {
+    let config = BrokerConfig { nodes: 3, profile: Profile::kafka_4_4_v0(), ..BrokerConfig::default() };
+    let (broker, c) = start(config).await;
+    broker.create_topic("t", 1).unwrap();
+    let txn = id_of(&broker, 2);
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.add(&txn, pair, "t", 0).await, 0);
+    assert_eq!(c.produce(11, &txn, ("t", 0), batch(pair, 0, 1)).await, Ok(0));
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 35);
+    assert_eq!(c.end(4, &txn, pair, true).await.0, CONCURRENT_TRANSACTIONS);
+    assert_eq!(c.try_init(&txn, None).await, Err(CONCURRENT_TRANSACTIONS));
+    assert_eq!(state(&c, &txn).await, "Ongoing");
+    broker.stop_node(2).await.unwrap();
+    assert_eq!(c.end(4, &txn, pair, true).await.0, 0);
+}
+
+#[tokio::test]
+async fn ids_expire_and_records_go_on_command() {
+    let (broker, c) = start(BrokerConfig::default()).await;
+    broker.create_topic("t", 1).unwrap();
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, ("t", 0), batch(pair, 0, 2)).await, Ok(0));
+    assert!(!broker.expire_transactional_id(&txn));
+    let at = TopicPartition::new("t", 0);
+    broker.delete_records(&at, 1).unwrap();
+    assert_eq!(c.fetch("t", 0, 0, 0).await.responses[0].partitions[0].error_code, 1);
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    c.settled(&txn).await;
+    assert!(broker.expire_transactional_id(&txn));
+    assert_eq!(c.describe(&txn).await.error_code, 105);
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 49);
+    let (id, epoch) = c.init(&txn, Some(pair)).await.unwrap();
+    assert!(id != pair.0 && epoch == 0);
+}
+
+#[tokio::test]
+async fn a_stopped_broker_frees_its_ports_and_a_dropped_one_cuts_its_clients() {
+    let (broker, c) = start(BrokerConfig::default()).await;
+    let address = broker.bootstrap();
+    let mut connection = c.any().await;
+    broker.stop().await;
+    assert_eq!(connection.exchange(&[0, 18, 0, 0, 0, 0, 0, 1, 255, 255]).await, None);
+    let again = Broker::start(BrokerConfig { listen: address.clone(), ..BrokerConfig::default() }).await;
+    assert_eq!(again.unwrap().bootstrap(), address);
+    let (broker, c) = start(BrokerConfig::default()).await;
+    let mut connection = c.any().await;
+    drop(broker);
+    assert_eq!(connection.exchange(&[0, 18, 0, 0, 0, 0, 0, 1, 255, 255]).await, None);
+}
