@@ -3,14 +3,15 @@
 //! The same tests run against a real cluster: `KAFKA_2PC_BOOTSTRAP=host:port cargo test --features broker --test
 //! broker_semantics` (any level of `transaction.version` from 1 on; what depends on it says so).
 #![cfg(feature = "broker")]
-#![expect(dead_code, reason = "the raw client serves other tests too")]
 
 mod raw;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use kafka_2pc::broker::{Broker, BrokerConfig, Profile};
 use kafka_2pc::wire::batch::{Batches, ControlType};
+use kafka_protocol::messages as m;
 use raw::{Cluster, batch, unique};
 
 const INVALID_PRODUCER_EPOCH: i16 = 47;
@@ -220,4 +221,100 @@ async fn timed_out_transactions_are_swept_and_fenced() {
         assert_eq!(c.end(5, &txn, pair, true).await.0, INVALID_TXN_STATE);
         assert_eq!(markers(&c, &topic).await, [(pair.1 + 1, ControlType::Abort)]);
     }
+}
+
+/// A Produce of one batch to one partition, with all that can be wrong about it.
+async fn odd_produce(c: &Cluster, txn: Option<&str>, acks: i16, to: (&str, i32), records: Bytes) -> i16 {
+    let data =
+        m::produce_request::PartitionProduceData::default().with_index(to.1).with_records(Some(records));
+    let topics = m::produce_request::TopicProduceData::default()
+        .with_name(raw::topic(to.0))
+        .with_partition_data(vec![data]);
+    let request = m::ProduceRequest::default()
+        .with_transactional_id(txn.map(raw::id))
+        .with_acks(acks)
+        .with_timeout_ms(1000)
+        .with_topic_data(vec![topics]);
+    c.any().await.call(12, &request).await.responses[0].partition_responses[0].error_code
+}
+
+#[tokio::test]
+async fn odd_produces_are_refused_by_name() {
+    let (_broker, c, topic) = cluster().await;
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, (&topic, 0), batch(pair, 0, 1)).await, Ok(0));
+    let good = || batch(pair, 1, 1);
+    assert_eq!(odd_produce(&c, Some(&txn), 2, (&topic, 0), good()).await, 21);
+    assert_eq!(odd_produce(&c, Some(&txn), -1, ("none-such", 0), good()).await, 3);
+    assert_eq!(odd_produce(&c, Some(&txn), -1, (&topic, 9), good()).await, 3);
+    assert_eq!(odd_produce(&c, None, -1, (&topic, 0), good()).await, 53);
+    let late = raw::batch_at(pair, 1, 1, raw::now_ms() + 7_200_000);
+    assert_eq!(odd_produce(&c, Some(&txn), -1, (&topic, 0), late).await, 32);
+    let large = raw::batch_of(pair, 1, &vec![7; 1_048_600]);
+    assert_eq!(odd_produce(&c, Some(&txn), -1, (&topic, 0), large).await, 10);
+    assert_eq!(odd_produce(&c, Some(&txn), 1, (&topic, 0), good()).await, 0);
+}
+
+#[tokio::test]
+async fn odd_coordinator_requests_are_refused_by_name() {
+    let (_broker, c, topic) = cluster().await;
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    let init = async |timeout_ms: i32, id: i64, epoch: i16| {
+        let request = m::InitProducerIdRequest::default()
+            .with_transactional_id(Some(raw::id(&txn)))
+            .with_transaction_timeout_ms(timeout_ms)
+            .with_producer_id(id.into())
+            .with_producer_epoch(epoch);
+        c.coordinator(&txn).await.call(4, &request).await.error_code
+    };
+    assert_eq!(init(900_001, -1, -1).await, 50);
+    assert_eq!(init(0, -1, -1).await, 50);
+    assert_eq!(init(1000, pair.0, -1).await, 42);
+    assert_eq!(init(1000, -1, 3).await, 42);
+    assert_eq!(init(1000, pair.0 + 1_000_000, 0).await, PRODUCER_FENCED);
+    assert_eq!(c.add(&txn, pair, &topic, 9).await, 3);
+    assert_eq!(c.add(&txn, (pair.0, pair.1 + 1), &topic, 0).await, PRODUCER_FENCED);
+    assert_eq!(c.add(&txn, (pair.0 + 1_000_000, 0), &topic, 0).await, 49);
+    assert_eq!(c.end(5, &unique("none"), pair, true).await.0, 49);
+    assert_eq!(c.describe(&unique("none")).await.error_code, 105);
+    let bare =
+        m::InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(-5);
+    assert_eq!(c.any().await.call(4, &bare).await.error_code, 0);
+    let find =
+        m::FindCoordinatorRequest::default().with_key_type(9).with_coordinator_keys(vec![raw::text("x")]);
+    let found = c.any().await.call(4, &find).await;
+    assert_eq!(found.coordinators.first().map(|f| f.error_code), Some(42));
+}
+
+#[tokio::test]
+async fn listing_filters_as_kafka_does() {
+    let (_broker, c, topic) = cluster().await;
+    let (open, idle) = (unique("list-open"), unique("list-idle"));
+    let pair = c.init(&open, None).await.unwrap();
+    c.init(&idle, None).await.unwrap();
+    assert_eq!(c.produce(12, &open, (&topic, 0), batch(pair, 0, 1)).await, Ok(0));
+    let list = async |request: m::ListTransactionsRequest| {
+        let answer = c.coordinator(&open).await.call(2, &request).await;
+        let mine = |id: &str| [&open, &idle].into_iter().any(|known| known == id);
+        let ids = answer.transaction_states.iter().map(|t| t.transactional_id.to_string());
+        let mut ids: Vec<String> = ids.filter(|id| mine(id)).collect();
+        ids.sort();
+        (answer.error_code, ids, answer.unknown_state_filters.len())
+    };
+    let all = || m::ListTransactionsRequest::default().with_duration_filter(-1);
+    let quoted = |id: &str| Some(raw::text(&format!("\\Q{id}\\E")));
+    assert_eq!(list(all()).await, (0, vec![idle.clone(), open.clone()], 0));
+    let ongoing = all().with_state_filters(vec![raw::text("Ongoing")]);
+    assert_eq!(list(ongoing).await, (0, vec![open.clone()], 0));
+    let unknown = all().with_state_filters(vec![raw::text("ongoing"), raw::text("Dead")]);
+    assert_eq!(list(unknown).await, (0, vec![], 1));
+    let producer = all().with_producer_id_filters(vec![pair.0.into()]);
+    assert_eq!(list(producer).await, (0, vec![open.clone()], 0));
+    let old = all().with_duration_filter(60_000);
+    assert_eq!(list(old).await, (0, vec![idle.clone()], 0), "an empty id passes every duration");
+    assert_eq!(list(all().with_transactional_id_pattern(quoted(&open))).await.1, [open.clone()]);
+    assert_eq!(list(all().with_transactional_id_pattern(quoted("list-"))).await.1, [] as [&str; 0]);
+    assert_eq!(list(all().with_transactional_id_pattern(Some(raw::text("(")))).await.0, 128);
 }

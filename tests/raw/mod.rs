@@ -1,5 +1,9 @@
 //! A client of one request at a time, without opinions: what is asked is sent, in the version that is asked.
-#![expect(unreachable_pub, reason = "a module of test binaries")]
+#![expect(
+    unreachable_pub,
+    dead_code,
+    reason = "a module of several test binaries, each of which uses a part"
+)]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -84,15 +88,35 @@ pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{run}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Milliseconds since the Unix epoch.
+pub fn now_ms() -> i64 {
+    i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()
+}
+
 /// One batch of `count` records inside a transaction.
 pub fn batch(pair: Pair, base_sequence: i32, count: usize) -> Bytes {
+    batch_at(pair, base_sequence, count, now_ms())
+}
+
+/// The same, at another time.
+pub fn batch_at(pair: Pair, base_sequence: i32, count: usize, time_ms: i64) -> Bytes {
     let mut builder = BatchBuilder::new();
-    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
     for _ in 0..count {
-        builder.append(&RecordRef::value(b"value"), now).unwrap();
+        builder.append(&RecordRef::value(b"value"), time_ms).unwrap();
     }
+    seal(builder, pair, base_sequence)
+}
+
+/// One record of this value.
+pub fn batch_of(pair: Pair, base_sequence: i32, value: &[u8]) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    builder.append(&RecordRef::value(value), now_ms()).unwrap();
+    seal(builder, pair, base_sequence)
+}
+
+fn seal(builder: BatchBuilder, (id, epoch): Pair, base_sequence: i32) -> Bytes {
     let mut sealed = builder.seal(Compression::None).unwrap();
-    sealed.stamp(Stamp::Transactional { identity: Identity::new(pair.0, pair.1), base_sequence });
+    sealed.stamp(Stamp::Transactional { identity: Identity::new(id, epoch), base_sequence });
     sealed.freeze()
 }
 

@@ -22,6 +22,8 @@ use crate::wire::batch::Batch;
 
 /// zstd came with Produce 7.
 const ZSTD: u8 = 4;
+/// acks of "all replicas in sync".
+const ALL: i16 = -1;
 
 impl Handler for ProduceRequest {
     type Response = ProduceResponse;
@@ -100,7 +102,8 @@ async fn produce(
     let owner = request.transactional_id.as_ref().map(|id| id.as_str());
     let mut waits = produce_txn::Waits::new(version);
     loop {
-        let outcome = append(&mut ctx.shared.cluster(), ctx, (owner, version), &at, &batch);
+        let call = (owner, version, request.acks);
+        let outcome = append(&mut ctx.shared.cluster(), ctx, call, &at, &batch);
         match outcome {
             Err(ResponseError::ConcurrentTransactions) if waits.again() => waits.sleep().await,
             outcome => return outcome,
@@ -112,11 +115,11 @@ async fn produce(
 fn append(
     cluster: &mut Cluster,
     ctx: &Context,
-    call: (Option<&str>, i16),
+    call: (Option<&str>, i16, i16),
     at: &TopicPartition,
     batch: &Batch,
 ) -> Result<Appended, ResponseError> {
-    let (owner, version) = call;
+    let (owner, version, acks) = call;
     let config = &ctx.shared.config;
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());
     cluster.led_by(ctx.node, &at.topic, at.partition)?;
@@ -124,10 +127,13 @@ fn append(
     if batch.bytes().len() > topic.max_message_bytes(config.max_message_bytes) {
         return Err(ResponseError::MessageTooLarge);
     }
-    if in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
+    if acks == ALL && in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
         return Err(ResponseError::NotEnoughReplicas);
     }
     let append_time_ms = topic.stamps_append_time().then(now_ms);
+    if append_time_ms.is_none() && batch.header().max_timestamp > topic.latest_timestamp(now_ms()) {
+        return Err(ResponseError::InvalidTimestamp);
+    }
     let add = ImplicitAdd::of(version);
     if batch.header().is_transactional() {
         produce_txn::admit(cluster, (owner, config.profile.verification), at, batch, add)

@@ -211,15 +211,18 @@ impl PartitionLog {
         self.aborted.iter().filter(|a| a.last_offset >= from && a.first_offset <= last).copied().collect()
     }
 
-    /// The bytes that a fetch from `from` would find.
-    pub(crate) fn readable_bytes(&self, from: i64, isolation: Isolation) -> usize {
+    /// The bytes that a fetch from `from` would find, counted up to `enough`.
+    pub(crate) fn readable_bytes(&self, from: i64, isolation: Isolation, enough: usize) -> usize {
         let limit = self.end_for(isolation);
         let first = self.batches.partition_point(|b| b.header().last_offset() < from);
-        self.batches
-            .range(first..)
-            .take_while(|b| b.header().base_offset < limit)
-            .map(|b| b.bytes().len())
-            .sum()
+        let mut bytes = 0;
+        for batch in self.batches.range(first..).take_while(|b| b.header().base_offset < limit) {
+            bytes += batch.bytes().len();
+            if bytes >= enough {
+                break;
+            }
+        }
+        bytes
     }
 
     /// The first record below `limit` that is not older than `timestamp`: its offset and its own timestamp.
