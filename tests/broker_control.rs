@@ -1,5 +1,6 @@
-//! The embedded broker's controls: nodes, faults, held markers, leaderless partitions, and every advertised version.
+//! The embedded broker's controls: nodes, faults, held markers, leaderless partitions.
 #![cfg(feature = "broker")]
+#![expect(clippy::unwrap_used, reason = "tests and what they share")]
 
 mod raw;
 
@@ -7,10 +8,8 @@ use std::time::Duration;
 
 use kafka_2pc::broker::{Api, Broker, BrokerConfig, Fault, LeaderlessMarker, Profile, Reaction};
 use kafka_2pc::ids::TopicPartition;
-use kafka_2pc::wire::versions::VersionRange;
 use kafka_protocol::messages as m;
-use kafka_protocol::protocol::Request;
-use raw::{Cluster, Connection, batch, text, topic, unique};
+use raw::{Cluster, Connection, batch, topic, unique};
 
 const CONCURRENT_TRANSACTIONS: i16 = 51;
 
@@ -33,147 +32,6 @@ async fn state(cluster: &Cluster, txn: &str) -> String {
 
 async fn last_stable_offset(cluster: &Cluster, topic: &str) -> i64 {
     cluster.fetch(topic, 0, 0, 1).await.responses[0].partitions[0].last_stable_offset
-}
-
-#[tokio::test]
-async fn every_advertised_version_of_every_api_is_answered() {
-    let (broker, cluster) = start(BrokerConfig::default()).await;
-    broker.create_topic("t", 1).unwrap();
-    let mut asked = 0;
-    macro_rules! ask {
-        ($($request:ident $(($change:expr))?),*) => {$(
-            let range = Profile::kafka_4_4().range(Api::from_key(m::$request::KEY).unwrap()).unwrap();
-            for version in versions(range, m::$request::KEY) {
-                #[allow(unused_mut, reason = "some requests are sent as they are")]
-                let mut request = m::$request::default();
-                $(let change: fn(&mut m::$request, i16) = $change; change(&mut request, version);)?
-                let answer = cluster.any().await.try_call(version, &request).await;
-                assert!(answer.is_some(), "{} {version}", stringify!($request));
-                asked += 1;
-            }
-        )*};
-    }
-    ask!(
-        ProduceRequest(|r, v| {
-            let data = m::produce_request::PartitionProduceData::default().with_index(0);
-            let mut named = m::produce_request::TopicProduceData::default().with_partition_data(vec![data]);
-            if v < 13 {
-                named.name = topic("t");
-            }
-            *r = m::ProduceRequest::default().with_acks(-1).with_topic_data(vec![named]);
-        }),
-        FetchRequest(|r, v| {
-            let wanted = m::fetch_request::FetchPartition::default().with_partition_max_bytes(1);
-            let mut named = m::fetch_request::FetchTopic::default().with_partitions(vec![wanted]);
-            if v < 13 {
-                named.topic = topic("t");
-            }
-            *r = m::FetchRequest::default().with_topics(vec![named]);
-        }),
-        ListOffsetsRequest(|r, _| {
-            let wanted = m::list_offsets_request::ListOffsetsPartition::default().with_timestamp(-1);
-            let named = m::list_offsets_request::ListOffsetsTopic::default()
-                .with_name(topic("t"))
-                .with_partitions(vec![wanted]);
-            *r = m::ListOffsetsRequest::default().with_topics(vec![named]);
-        }),
-        MetadataRequest,
-        OffsetCommitRequest(|r, _| {
-            let partition = m::offset_commit_request::OffsetCommitRequestPartition::default();
-            let named = m::offset_commit_request::OffsetCommitRequestTopic::default()
-                .with_name(topic("t"))
-                .with_partitions(vec![partition]);
-            *r = m::OffsetCommitRequest::default().with_topics(vec![named]);
-        }),
-        OffsetFetchRequest(|r, v| {
-            if v >= 8 {
-                r.groups =
-                    vec![m::offset_fetch_request::OffsetFetchRequestGroup::default().with_topics(None)];
-            } else {
-                let named = m::offset_fetch_request::OffsetFetchRequestTopic::default()
-                    .with_name(topic("t"))
-                    .with_partition_indexes(vec![0]);
-                r.topics = Some(vec![named]);
-            }
-        }),
-        FindCoordinatorRequest(|r, v| {
-            if v >= 4 {
-                r.coordinator_keys = vec![text("x")];
-            } else {
-                r.key = text("x");
-            }
-        }),
-        JoinGroupRequest(|r, _| {
-            r.protocols = vec![m::join_group_request::JoinGroupRequestProtocol::default()];
-        }),
-        HeartbeatRequest,
-        LeaveGroupRequest,
-        SyncGroupRequest,
-        ApiVersionsRequest(|r, v| {
-            if v >= 3 {
-                r.client_software_name = text("raw");
-                r.client_software_version = text("1");
-            }
-        }),
-        CreateTopicsRequest(|r, v| {
-            let new = m::create_topics_request::CreatableTopic::default()
-                .with_name(topic(&format!("new-{v}")))
-                .with_num_partitions(1)
-                .with_replication_factor(1);
-            r.topics = vec![new];
-        }),
-        DeleteTopicsRequest(|r, v| {
-            if v >= 6 {
-                r.topics = vec![
-                    m::delete_topics_request::DeleteTopicState::default().with_name(Some(topic("gone"))),
-                ];
-            } else {
-                r.topic_names = vec![topic("gone")];
-            }
-        }),
-        DeleteRecordsRequest(|r, _| {
-            let partition = m::delete_records_request::DeleteRecordsPartition::default();
-            let named = m::delete_records_request::DeleteRecordsTopic::default()
-                .with_name(topic("t"))
-                .with_partitions(vec![partition]);
-            r.topics = vec![named];
-        }),
-        InitProducerIdRequest,
-        AddPartitionsToTxnRequest(|r, v| {
-            if v >= 4 {
-                r.transactions =
-                    vec![m::add_partitions_to_txn_request::AddPartitionsToTxnTransaction::default()];
-            }
-        }),
-        AddOffsetsToTxnRequest,
-        EndTxnRequest,
-        WriteTxnMarkersRequest,
-        TxnOffsetCommitRequest,
-        DescribeConfigsRequest(|r, _| {
-            let resource = m::describe_configs_request::DescribeConfigsResource::default()
-                .with_resource_type(2)
-                .with_resource_name(text("t"))
-                .with_configuration_keys(None);
-            r.resources = vec![resource];
-        }),
-        DescribeClusterRequest,
-        DescribeProducersRequest,
-        DescribeTransactionsRequest(|r, _| r.transactional_ids = vec![raw::id("x")]),
-        ListTransactionsRequest
-    );
-    // What the codec cannot write: Produce 0 to 2 (refused anyway), ApiVersions 5, WriteTxnMarkers 2.
-    let advertised: i32 =
-        Profile::kafka_4_4().apis.iter().map(|(_, range)| i32::from(range.max - range.min) + 1).sum();
-    assert_eq!(asked, advertised - 5);
-}
-
-/// The versions of `range` that the codec can write.
-fn versions(range: VersionRange, key: i16) -> std::ops::RangeInclusive<i16> {
-    match Api::from_key(key) {
-        Some(Api::Produce) => 3..=range.max,
-        Some(Api::ApiVersions | Api::WriteTxnMarkers) => range.min..=range.max - 1,
-        _ => range.min..=range.max,
-    }
 }
 
 #[tokio::test]

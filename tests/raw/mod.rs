@@ -2,6 +2,7 @@
 #![expect(
     unreachable_pub,
     dead_code,
+    clippy::unwrap_used,
     reason = "a module of several test binaries, each of which uses a part"
 )]
 

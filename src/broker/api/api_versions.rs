@@ -79,7 +79,8 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
         response.finalized_features = vec![finalized];
     }
     // Features whose lowest level is 0 are shown from version 4 on (KAFKA-17011).
-    if call.version >= 4 {
+    let knows_feature = profile.range(Api::EndTxn).is_some_and(|range| range.max >= 5);
+    if call.version >= 4 && knows_feature {
         let supported =
             SupportedFeatureKey::default().with_name(name).with_min_version(0).with_max_version(2);
         response.supported_features = vec![supported];

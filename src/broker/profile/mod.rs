@@ -1,5 +1,8 @@
 //! Which Kafka the broker pretends to be: API ranges, features and quirks, as data.
 
+mod ranges;
+
+use self::ranges::{KAFKA_3_5, KAFKA_3_9, KAFKA_4_4, Ranges};
 use crate::wire::api::Api;
 use crate::wire::versions::{TransactionVersion, VersionRange};
 
@@ -24,7 +27,8 @@ pub enum Verification {
 
 /// A Kafka to imitate.
 ///
-/// Build one from [`Profile::kafka_4_4`] or [`Profile::kafka_4_4_v1`] and change what a test needs.
+/// Take one of the constructors and change what a test needs. What differs between the releases and is not a field
+/// here follows 4.4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// The profile's name, such as `kafka-4.4`.
@@ -49,7 +53,7 @@ impl Profile {
             transaction_version: TransactionVersion::V2,
             leaderless_marker: LeaderlessMarker::Skipped,
             verification: Verification::Asked,
-            apis: KAFKA_4_4.iter().map(|&(api, min, max)| (api, VersionRange::new(min, max))).collect(),
+            apis: apis(KAFKA_4_4),
         }
     }
 
@@ -65,10 +69,33 @@ impl Profile {
         Self { name: "kafka-4.4-v0", transaction_version: TransactionVersion::V0, ..Self::kafka_4_4() }
     }
 
+    /// Apache Kafka 3.9: transactions V1 without the feature, markers wait for a leader.
+    #[must_use]
+    pub fn kafka_3_9() -> Self {
+        Self {
+            name: "kafka-3.9",
+            transaction_version: TransactionVersion::V0,
+            leaderless_marker: LeaderlessMarker::Awaited,
+            verification: Verification::Asked,
+            apis: apis(KAFKA_3_9),
+        }
+    }
+
+    /// Apache Kafka 3.5: as 3.9, and transactional batches are not verified.
+    #[must_use]
+    pub fn kafka_3_5() -> Self {
+        Self {
+            name: "kafka-3.5",
+            verification: Verification::Omitted,
+            apis: apis(KAFKA_3_5),
+            ..Self::kafka_3_9()
+        }
+    }
+
     /// All profiles.
     #[must_use]
-    pub fn all() -> [Self; 3] {
-        [Self::kafka_4_4(), Self::kafka_4_4_v1(), Self::kafka_4_4_v0()]
+    pub fn all() -> [Self; 5] {
+        [Self::kafka_4_4(), Self::kafka_4_4_v1(), Self::kafka_4_4_v0(), Self::kafka_3_9(), Self::kafka_3_5()]
     }
 
     /// The profile of that name, if there is one.
@@ -84,35 +111,6 @@ impl Profile {
     }
 }
 
-/// What a 4.4.0 broker advertises, cut to the APIs and versions that this broker speaks.
-///
-/// Left out against the original: TxnOffsetCommit 6, ListOffsets 11, OffsetCommit 10 and OffsetFetch 10. Produce
-/// starts at 0 there and here although 0 to 2 are refused (KAFKA-18659).
-const KAFKA_4_4: &[(Api, i16, i16)] = &[
-    (Api::Produce, 0, 13),
-    (Api::Fetch, 4, 18),
-    (Api::ListOffsets, 1, 10),
-    (Api::Metadata, 0, 13),
-    (Api::OffsetCommit, 2, 9),
-    (Api::OffsetFetch, 1, 9),
-    (Api::FindCoordinator, 0, 6),
-    (Api::JoinGroup, 0, 9),
-    (Api::Heartbeat, 0, 4),
-    (Api::LeaveGroup, 0, 5),
-    (Api::SyncGroup, 0, 5),
-    (Api::ApiVersions, 0, 5),
-    (Api::CreateTopics, 2, 7),
-    (Api::DeleteTopics, 1, 6),
-    (Api::DeleteRecords, 0, 2),
-    (Api::InitProducerId, 0, 5),
-    (Api::AddPartitionsToTxn, 0, 5),
-    (Api::AddOffsetsToTxn, 0, 4),
-    (Api::EndTxn, 0, 5),
-    (Api::WriteTxnMarkers, 1, 2),
-    (Api::TxnOffsetCommit, 0, 5),
-    (Api::DescribeConfigs, 1, 4),
-    (Api::DescribeCluster, 0, 2),
-    (Api::DescribeProducers, 0, 0),
-    (Api::DescribeTransactions, 0, 0),
-    (Api::ListTransactions, 0, 2),
-];
+fn apis(ranges: Ranges) -> Vec<(Api, VersionRange)> {
+    ranges.iter().map(|&(api, min, max)| (api, VersionRange::new(min, max))).collect()
+}
