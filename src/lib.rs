@@ -3,6 +3,8 @@
 
 #[cfg(feature = "broker")]
 pub mod broker;
+pub mod checkpoint;
+pub mod client;
 pub mod exchange;
 pub mod ids;
 pub mod net;

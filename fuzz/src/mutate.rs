@@ -17,6 +17,8 @@ pub struct Frame {
     pub bytes: BytesMut,
     /// Where the parts of the body are.
     pub marks: Vec<Mark>,
+    /// True if lengths are written compactly (KIP-482).
+    pub is_flexible: bool,
 }
 
 /// Puts the header before a sample body.
@@ -33,11 +35,25 @@ pub fn frame(direction: Direction, api: Api, version: i16, sample: Sample) -> Fr
     let base = bytes.len();
     bytes.put_slice(&sample.body);
     let marks = sample.marks.into_iter().map(|mark| Mark { at: base + mark.at, ..mark }).collect();
-    Frame { bytes, marks }
+    Frame { bytes, marks, is_flexible: api.is_flexible(version) }
 }
 
-/// The frame with one to three mutations. `flexible` tells how its lengths are written.
-pub fn mutate(frame: &Frame, flexible: bool, choices: &mut dyn Choices) -> Bytes {
+/// Some mutations change nothing, such as a length that becomes what it was; then it is tried again, this often.
+const TRIES: u32 = 20;
+
+/// The frame with one to three mutations.
+pub fn mutate(frame: &Frame, choices: &mut dyn Choices) -> Bytes {
+    let mut mutated = mutate_once(frame, choices);
+    for _ in 0..TRIES {
+        if mutated != frame.bytes {
+            break;
+        }
+        mutated = mutate_once(frame, choices);
+    }
+    mutated
+}
+
+fn mutate_once(frame: &Frame, choices: &mut dyn Choices) -> Bytes {
     let mut bytes = frame.bytes.clone();
     // Numbers alone leave the structure whole, so that enough frames come as far as the codec.
     if choices.below(4) == 0 {
@@ -49,8 +65,8 @@ pub fn mutate(frame: &Frame, flexible: bool, choices: &mut dyn Choices) -> Bytes
     // Later mutations work on bytes that have moved, so they hit anything.
     for _ in 0..=choices.below(8) / 4 {
         match choices.below(8) {
-            0 | 1 => replace_number(&mut bytes, frame, (Part::Length, flexible), choices),
-            2 => replace_number(&mut bytes, frame, (Part::Tag, true), choices),
+            0 | 1 => replace_number(&mut bytes, frame, Part::Length, choices),
+            2 => replace_number(&mut bytes, frame, Part::Tag, choices),
             3 => overlong_varint(&mut bytes, frame, choices),
             4 => truncate(&mut bytes, choices),
             5 => copy_within(&mut bytes, choices),
@@ -94,8 +110,7 @@ fn flip_correlation_id(bytes: &mut BytesMut, frame: &Frame, choices: &mut dyn Ch
 }
 
 /// A length, count, tag or size becomes another number, of the kinds that go wrong.
-fn replace_number(bytes: &mut BytesMut, frame: &Frame, part: (Part, bool), choices: &mut dyn Choices) {
-    let (part, compact) = part;
+fn replace_number(bytes: &mut BytesMut, frame: &Frame, part: Part, choices: &mut dyn Choices) {
     let Some(mark) = pick_mark(frame, part, choices).filter(|mark| mark.at + mark.bytes <= bytes.len())
     else {
         return flip(bytes, choices);
@@ -114,7 +129,7 @@ fn replace_number(bytes: &mut BytesMut, frame: &Frame, part: (Part, bool), choic
         _ => choices.below(40),
     };
     let mut replacement = BytesMut::new();
-    if compact {
+    if part == Part::Tag || frame.is_flexible {
         put_uvarint(&mut replacement, number);
     } else {
         let all = number.to_be_bytes();
@@ -168,7 +183,7 @@ fn splice(bytes: &mut BytesMut, at: usize, removed: usize, added: &[u8]) {
 /// A sample of the version, mostly mixed, now and then dense.
 #[must_use]
 pub fn sample_of(direction: Direction, api: Api, version: i16, choices: &mut dyn Choices) -> Sample {
-    if choices.below(100) == 0 {
+    if choices.below(20) == 0 {
         let elements = 20_000 >> choices.below(8);
         sample::dense(direction, api, version, elements, choices)
     } else {

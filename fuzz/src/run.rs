@@ -7,7 +7,7 @@ use kafka_2pc::wire::{
     api::Api,
     guard::{
         Direction, MEMORY_SLACK_BYTES,
-        sample::{self, Choices, Seeded},
+        sample::{self, Seeded},
     },
 };
 
@@ -94,10 +94,7 @@ pub fn run(direction: Direction, api: Api, frames: u64, seed: u64) -> Outcome {
         // A dense frame is large, so it is mutated less often.
         let dense = whole.bytes.len() > 8192;
         for _ in 0..if dense { 2 } else { FRAMES_PER_SAMPLE }.min(frames - outcome.frames) {
-            let hostile = match choices.below(if dense { 2 } else { 64 }) {
-                0 => whole.bytes.clone().freeze(),
-                _ => mutate::mutate(&whole, api.is_flexible(version), &mut choices),
-            };
+            let hostile = mutate::mutate(&whole, &mut choices);
             match send(direction, api, version, &hostile) {
                 Ok(passage) => outcome.add(passage),
                 Err(Violation(what)) => {

@@ -4,4 +4,12 @@
 //! written is read back by librdkafka, aiokafka and Kafka's own tools. So a mistake of ours can not hide itself.
 
 mod cache;
+pub mod foreign;
+pub mod harness;
 pub mod kafka;
+mod process;
+
+/// Compiles the example in the readme.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,14 +6,14 @@
 use std::{
     collections::{HashMap, VecDeque},
     io::IoSlice,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
 };
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     exchange::{Answered, ApiVersions, BrokerProfile, Call, ExchangeError, Head},
+    ids::Moment,
     proto::connection::{self as machine, Effect, Greeting, Input, Limits, Request, Sent},
     wire::{
         api::Api,
@@ -77,8 +78,11 @@ impl CallError {
 #[derive(Debug, Clone)]
 pub struct Connection {
     submit: mpsc::UnboundedSender<Submission>,
-    profile: Arc<OnceLock<BrokerProfile>>,
+    profile: watch::Receiver<Profile>,
 }
+
+/// What the broker can do, and when it said so; `None` before the handshake is done.
+type Profile = Option<(Moment, BrokerProfile)>;
 
 struct Submission {
     api: Api,
@@ -105,17 +109,30 @@ impl Connection {
         clock: Clock,
     ) -> Self {
         let (submit, submitted) = mpsc::unbounded_channel();
-        let profile = Arc::new(OnceLock::new());
-        let task = Task::new(submitted, Arc::clone(&profile), config, clock);
+        let (told, profile) = watch::channel(None);
+        let task = Task::new(submitted, told, config, clock);
         #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
         tokio::spawn(task.run(connector, host, port, delay));
         Self { submit, profile }
     }
 
-    /// What the broker can do, once the handshake is done.
+    /// What the broker said that it can do, and when; waits for the handshake.
+    ///
+    /// # Errors
+    /// [`CallError::NotSent`] if the connection can't be made.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ready(&self) -> Result<(Moment, BrokerProfile), CallError> {
+        let mut profile = self.profile.clone();
+        let told = profile.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
+        told.ok_or_else(|| CallError::NotSent("the connection was closed".into()))
+    }
+
+    /// True once the handshake is done.
     #[must_use]
-    pub fn profile(&self) -> Option<&BrokerProfile> {
-        self.profile.get()
+    pub fn is_ready(&self) -> bool {
+        self.profile.borrow().is_some()
     }
 
     /// True when the connection is of no use any more.
@@ -174,7 +191,7 @@ struct Task {
     config: ConnectionConfig,
     clock: Clock,
     submitted: mpsc::UnboundedReceiver<Submission>,
-    profile: Arc<OnceLock<BrokerProfile>>,
+    profile: watch::Sender<Profile>,
     throttle: Throttle,
     throttled: mpsc::UnboundedReceiver<Duration>,
     ready: bool,
@@ -206,7 +223,7 @@ struct Closed(String);
 impl Task {
     fn new(
         submitted: mpsc::UnboundedReceiver<Submission>,
-        profile: Arc<OnceLock<BrokerProfile>>,
+        profile: watch::Sender<Profile>,
         config: ConnectionConfig,
         clock: Clock,
     ) -> Self {
@@ -291,19 +308,20 @@ impl Task {
             self.early.push_back(submission);
             return Ok(());
         }
-        let Some(profile) = self.profile.get() else { return Ok(()) };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let correlation = i32::try_from(ticket & 0x7fff_ffff).unwrap_or(i32::MAX);
         let head = Head { version: 0, correlation, client_id: Arc::clone(&self.config.client_id) };
         let Submission { api, encode, timeout, reply } = submission;
-        match encode(profile, head) {
-            Err(e) => {
+        let encoded = self.profile.borrow().as_ref().map(|(_, profile)| encode(profile, head));
+        match encoded {
+            None => Ok(()),
+            Some(Err(e)) => {
                 // Whoever asked may have gone.
                 _ = reply.send(Err(e.into()));
                 Ok(())
             }
-            Ok((version, frame)) => {
+            Some(Ok((version, frame))) => {
                 self.pending.insert(ticket, Pending { api, version, frame, reply });
                 self.tell(Input::Submitted(Request { ticket, correlation, timeout }))
             }
@@ -330,8 +348,7 @@ impl Task {
         }
         let (greeting, profile) = self.greeting(frame);
         if let Some(profile) = profile {
-            // It is set once: a second greeting is never accepted.
-            _ = self.profile.set(profile);
+            self.profile.send_replace(Some((self.clock.now(), profile)));
         }
         self.tell(Input::Greeted(greeting))
     }

@@ -70,6 +70,8 @@ pub enum Input {
     ProduceLost(RequestId),
     /// Leaders were looked up; `None` where there is none.
     Leaders(Vec<(TopicPartition, Option<NodeId>)>),
+    /// A topic is no longer the one that was written to.
+    TopicReplaced(Cause),
     /// EndTxn(abort) was answered, or failed.
     Aborted(AbortFact),
     /// The coordinator told the start time, or could not.
@@ -190,6 +192,19 @@ pub struct Acked {
 #[error("the transaction is no longer open")]
 pub struct Misuse;
 
+/// The EndTxn version that belongs to a transaction begun at `version`: the broker chooses its rules from it.
+#[must_use]
+pub fn end_txn_version(version: TransactionVersion) -> i16 {
+    if version >= TransactionVersion::V2 { 5 } else { 4 }
+}
+
+/// The version to end a transaction with that was begun at `begun`, on a coordinator that is at `level` now. At
+/// level 0 a version 5 would leave the transactional id unusable until its coordinator moves.
+#[must_use]
+pub fn end_txn_version_at(begun: TransactionVersion, level: TransactionVersion) -> i16 {
+    if level == TransactionVersion::V0 { 4 } else { end_txn_version(begun) }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Open,
@@ -273,6 +288,10 @@ impl Transaction {
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
             Input::Leaders(leaders) => self.learn_leaders(now, leaders),
+            Input::TopicReplaced(cause) => {
+                self.finding = Call::Idle;
+                self.fail(cause);
+            }
             Input::Aborted(fact) => self.aborted(now, fact),
             Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
             Input::Tick => {}

@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use super::jars::{JarSet, Jars};
 use super::launch::{self, Launch};
 use super::ports::PortBlock;
-use super::process::{Guarded, Watchdog};
 use super::ready::{self, Expected};
 use super::tools::{ToolOutput, Tools};
 use super::{KafkaError, Spec, Topic, topics};
+use crate::process::{Guarded, Watchdog};
 
 const READY_LIMIT: Duration = Duration::from_secs(90);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -178,10 +178,10 @@ impl KafkaCluster {
         }
     }
 
-    /// Makes every node live again, whatever was done to it, and waits until the cluster is ready.
+    /// Makes every node live again, whatever was done to it, waits until the cluster is ready, and sets `transaction.version` back.
     ///
     /// # Errors
-    /// As [`wait_ready`](Self::wait_ready).
+    /// As [`wait_ready`](Self::wait_ready) and [`set_feature`](Self::set_feature).
     pub fn restore(&self) -> Result<(), KafkaError> {
         for node in 1..=self.spec.nodes {
             match self.replace(node, Node::Down)? {
@@ -195,7 +195,8 @@ impl KafkaCluster {
                 Node::Down => self.start_node(node)?,
             }
         }
-        self.wait_ready()
+        self.wait_ready()?;
+        self.set_feature(self.spec.transaction_version)
     }
 
     /// The node that coordinates a transactional id.

@@ -60,7 +60,7 @@ pub enum KafkaError {
         trouble: String,
     },
     /// A node's process ended by itself.
-    #[error("node {node} died ({status}), see {}:\n{trouble}", log.display())]
+    #[error("node {node} died ({status}); its log, {} (kept if KAFKA_KEEP is set), says:\n{trouble}", log.display())]
     NodeDied {
         /// The node.
         node: u8,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::jars::{self, Jars};
 use super::ports::PortBlock;
-use super::process::{Guarded, Watchdog};
 use super::{KafkaError, Spec, properties};
+use crate::process::{Guarded, Watchdog};
 
 const LOG4J2: &str = include_str!("../../kafka/log4j2.xml");
 const LOG4J: &str = include_str!("../../kafka/log4j.properties");

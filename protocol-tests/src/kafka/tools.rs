@@ -6,8 +6,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::jars::{self, JarSet, Jars};
-use super::process::Watchdog;
 use super::{KafkaError, launch};
+use crate::process::{self, Watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -75,25 +75,18 @@ impl Tools {
     pub fn run(&self, class: &str, arguments: &[&str]) -> Result<ToolOutput, KafkaError> {
         let mut run = vec![class, "--bootstrap-server", &self.bootstrap];
         run.extend(arguments);
-        let print =
-            tempfile::tempdir_in(self.folder.path()).map_err(KafkaError::io("create a temporary folder"))?;
-        let paths = ["out", "err"].map(|name| print.path().join(name));
-        let files = (launch::append(&paths[0])?, launch::append(&paths[1])?);
         let arguments = launch::java_arguments(&self.jars, self.folder.path(), &run);
-        let mut process = self
-            .watchdog
-            .spawn_split(&jars::java(), &arguments, files.0, files.1)
-            .map_err(KafkaError::io(format!("start {class}")))?;
-        let exit = process.exit_within(LIMIT).map_err(KafkaError::io(format!("wait for {class}")))?;
-        let [stdout, stderr] = paths.map(|path| {
-            std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-        });
-        let outcome = match exit {
-            Some(exit) if exit.success() => return Ok(ToolOutput { stdout, stderr }),
-            Some(exit) => format!("failed ({exit})"),
-            None => format!("took more than {LIMIT:?}"),
-        };
-        Err(KafkaError::ToolFailed { class: class.into(), outcome, output: format!("{stdout}{stderr}") })
+        let captured = process::capture(&self.watchdog, &jars::java(), &arguments, LIMIT)
+            .map_err(KafkaError::io(format!("run {class}")))?;
+        let failure = captured.failure(LIMIT);
+        let output = ToolOutput { stdout: captured.stdout, stderr: captured.stderr };
+        match failure {
+            None => Ok(output),
+            Some(outcome) => {
+                let output = format!("{}{}", output.stdout, output.stderr);
+                Err(KafkaError::ToolFailed { class: class.into(), outcome, output })
+            }
+        }
     }
 
     /// `kafka-transactions list`, only ids with this prefix.

@@ -64,6 +64,14 @@ pub fn transaction_version(bootstrap: &str) -> Result<i16, KafkaError> {
     any(bootstrap, |address| probe::feature_level(address, "transaction.version"))
 }
 
+/// How many brokers a cluster has now.
+///
+/// # Errors
+/// No broker of the list answers.
+pub fn broker_count(bootstrap: &str) -> Result<usize, KafkaError> {
+    any(bootstrap, |address| probe::metadata(address, &[])).map(|metadata| metadata.brokers.len())
+}
+
 /// The node that coordinates a transactional id, by number.
 ///
 /// # Errors

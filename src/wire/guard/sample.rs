@@ -94,7 +94,7 @@ pub fn sample(direction: Direction, api: Api, version: i16, choices: &mut dyn Ch
 /// A body of very many elements that are as small as can be: the most memory for the fewest bytes.
 ///
 /// The arrays at one level, which is chosen, have `elements` elements; those outside have one, those inside none.
-/// In half of the bodies every element has an unknown tag, so the guard may refuse those.
+/// In most bodies some or all structs have an unknown tag; the guard refuses those with too many.
 #[must_use]
 pub fn dense(
     direction: Direction,
@@ -103,14 +103,20 @@ pub fn dense(
     elements: u32,
     choices: &mut dyn Choices,
 ) -> Sample {
-    let (level, tags) = (choices.below(3), choices.below(2));
-    Writer::run(direction, api, version, Mode::Dense { level, elements, tags }, choices)
+    let level = choices.below(3);
+    let tag_every = [0, 1, 2, 5, 9, 20][choices.below(6) as usize];
+    Writer::run(direction, api, version, Mode::Dense { level, elements, tag_every }, choices)
 }
 
 #[derive(Clone, Copy)]
 enum Mode {
     Mixed,
-    Dense { level: u32, elements: u32, tags: u32 },
+    /// `tag_every` 3: every third struct has an unknown tag; 0: none.
+    Dense {
+        level: u32,
+        elements: u32,
+        tag_every: u32,
+    },
 }
 
 struct Writer<'a> {
@@ -119,6 +125,7 @@ struct Writer<'a> {
     flexible: bool,
     mode: Mode,
     depth: u32,
+    structs: u32,
     choices: &'a mut dyn Choices,
 }
 
@@ -126,7 +133,8 @@ impl<'a> Writer<'a> {
     fn run(direction: Direction, api: Api, version: i16, mode: Mode, choices: &'a mut dyn Choices) -> Sample {
         let message = message(direction, api);
         let flexible = version >= message.flexible;
-        let mut writer = Self { out: Sample::default(), version, flexible, mode, depth: 0, choices };
+        let mut writer =
+            Self { out: Sample::default(), version, flexible, mode, depth: 0, structs: 0, choices };
         writer.fields(message.root);
         writer.out
     }
@@ -146,8 +154,9 @@ impl Writer<'_> {
     }
 
     fn unknown_tags(&mut self) -> u32 {
-        if let Mode::Dense { tags, .. } = self.mode {
-            tags
+        if let Mode::Dense { tag_every, .. } = self.mode {
+            self.structs += 1;
+            u32::from(tag_every > 0 && self.structs % tag_every == 0)
         } else if self.one_in(6) {
             1 + self.choices.below(2)
         } else {

@@ -251,7 +251,8 @@ fn errors_name_the_place() {
 }
 
 /// The fewest bytes of a value on the wire, lengths and tag counts included.
-fn fewest_bytes(kind: Kind, version: i16, flexible: bool) -> usize {
+fn fewest_bytes(kind: Kind, message: &Message, version: i16) -> usize {
+    let flexible = version >= message.flexible;
     match kind {
         Kind::Fixed(bytes) => bytes.into(),
         Kind::Text => {
@@ -268,21 +269,21 @@ fn fewest_bytes(kind: Kind, version: i16, flexible: bool) -> usize {
                 4
             }
         }
-        Kind::Struct(shape) => fewest_bytes_of(shape, version, flexible),
+        Kind::Struct(shape) => fewest_bytes_of(shape, message, version),
     }
 }
 
-fn fewest_bytes_of(shape: &Struct, version: i16, flexible: bool) -> usize {
+fn fewest_bytes_of(shape: &Struct, message: &Message, version: i16) -> usize {
     let fields = shape.fields.iter().filter(|field| field.tag.is_none() && field.is_in(version));
-    usize::from(flexible) + fields.map(|field| fewest_bytes(field.kind, version, flexible)).sum::<usize>()
+    usize::from(version >= message.flexible)
+        + fields.map(|field| fewest_bytes(field.kind, message, version)).sum::<usize>()
 }
 
 fn assert_elements_are_paid_for(shape: &Struct, message: &Message, version: i16, name: &str) {
-    let flexible = version >= message.flexible;
     for field in shape.fields.iter().filter(|field| field.is_in(version)) {
         let element = if let Kind::Array(element) = field.kind { *element } else { field.kind };
         if let Kind::Array(_) = field.kind {
-            let bytes = fewest_bytes(element, version, flexible) as u64;
+            let bytes = fewest_bytes(element, message, version) as u64;
             assert!(bytes > 0, "{name} {version}: {} has empty elements", field.name);
             assert!(
                 element.memory() <= bytes * MEMORY_PER_BYTE,

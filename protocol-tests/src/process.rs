@@ -83,11 +83,9 @@ impl Watchdog {
             .stderr(stderr)
             .spawn()?;
         let gate = child.stdin.take();
-        let guarded = Guarded { watchdog: Arc::clone(self), child };
+        let mut guarded = Guarded { watchdog: Arc::clone(self), child, stdin: gate };
         self.order("kill", &guarded.child.id())?;
-        if let Some(mut gate) = gate {
-            gate.write_all(b"go\n")?;
-        }
+        guarded.tell("go")?;
         Ok(guarded)
     }
 
@@ -113,9 +111,18 @@ impl Drop for Watchdog {
 pub(crate) struct Guarded {
     watchdog: Arc<Watchdog>,
     child: Child,
+    stdin: Option<ChildStdin>,
 }
 
 impl Guarded {
+    /// A line on its standard input, which stays open as long as this handle.
+    pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
+        match self.stdin.as_mut() {
+            Some(stdin) => writeln!(stdin, "{line}"),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
     /// How it ended, if it did.
     pub(crate) fn exit(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
@@ -163,13 +170,47 @@ impl Drop for Guarded {
     }
 }
 
+/// What a program printed, and how it ended; no exit status: it was killed at its time limit.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) exit: Option<ExitStatus>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Captured {
+    /// An error's account of the end: `None` when it ended well.
+    pub(crate) fn failure(&self, limit: Duration) -> Option<String> {
+        match self.exit {
+            Some(exit) if exit.success() => None,
+            Some(exit) => Some(format!("failed ({exit})")),
+            None => Some(format!("took more than {limit:?}")),
+        }
+    }
+}
+
+/// Runs a program to its end under guard. Output goes through files: a full pipe can not block it.
+pub(crate) fn capture(
+    watchdog: &Arc<Watchdog>,
+    program: &Path,
+    arguments: &[String],
+    limit: Duration,
+) -> io::Result<Captured> {
+    let print = tempfile::tempdir()?;
+    let [out, err] = ["out", "err"].map(|name| print.path().join(name));
+    let mut child = watchdog.spawn_split(program, arguments, File::create(&out)?, File::create(&err)?)?;
+    let exit = child.exit_within(limit)?;
+    drop(child);
+    let text = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Captured { exit, stdout: text(out)?, stderr: text(err)? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn alive(pid: u32) -> bool {
-        // A zombie that its parent has not reaped yet has no command line.
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+    fn exists(pid: u32) -> bool {
+        Path::new("/proc").join(pid.to_string()).exists()
     }
 
     fn sleeper(watchdog: &Arc<Watchdog>) -> Guarded {
@@ -182,9 +223,9 @@ mod tests {
         let watchdog = Arc::new(Watchdog::start(None).unwrap());
         let child = sleeper(&watchdog);
         let pid = child.child.id();
-        assert!(alive(pid));
+        assert!(exists(pid));
         drop(child);
-        assert!(!alive(pid));
+        assert!(!exists(pid));
     }
 
     #[test]

@@ -1,0 +1,12 @@
+//! Other people's clients, run as programs: librdkafka and aiokafka through `readers/reader.py`, librdkafka's transactional
+//! producer through `readers/writer.py`.
+
+mod error;
+mod reading;
+mod venv;
+mod writing;
+
+pub use error::ForeignError;
+pub use reading::{Comparison, Isolation, Library, Reading, Record};
+pub use venv::Venv;
+pub use writing::{End, Held, Step, Writing};

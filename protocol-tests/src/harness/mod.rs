@@ -1,0 +1,84 @@
+//! Runs tests against real Kafka, and says plainly when it could not.
+//!
+//! A test is a [`Case`]: a name, what it needs, and a function. Clusters are expensive, so cases with equal [`Spec`]s run one
+//! after the other on one cluster, which is started when the first of them runs.
+//!
+//! | environment | meaning |
+//! |---|---|
+//! | `REQUIRE_KAFKA=1` | what this machine lacks (Java, jars, Python) is a failure; otherwise the test is reported as ignored, with the reason |
+//! | `KAFKA_BOOTSTRAP=host:port,..` | use this cluster; tests that need another one, or power over its nodes, are ignored |
+//! | `KAFKA_2PC_SIZE=quick` or `full` | how much the tests do; quick if not set |
+//!
+//! A case that could not run is never reported as passed.
+
+mod failure;
+mod ground;
+mod pool;
+mod run;
+
+pub use failure::Failure;
+pub use ground::Ground;
+pub use run::main;
+
+use crate::kafka::Spec;
+
+/// A test against a cluster.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Its name: the behaviour that it shows.
+    pub name: &'static str,
+    /// The cluster it needs.
+    pub spec: Spec,
+    /// What it does to the cluster.
+    pub control: Control,
+    /// The test.
+    pub body: fn(&Ground) -> Result<(), Failure>,
+}
+
+impl Case {
+    /// A test that only talks to the cluster.
+    pub fn clients(name: &'static str, spec: Spec, body: fn(&Ground) -> Result<(), Failure>) -> Self {
+        Self { name, spec, control: Control::Clients, body }
+    }
+
+    /// A test that kills, freezes or changes nodes. The cluster is restored after it.
+    pub fn nodes(name: &'static str, spec: Spec, body: fn(&Ground) -> Result<(), Failure>) -> Self {
+        Self { name, spec, control: Control::Nodes, body }
+    }
+}
+
+/// What a test does to its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// It is a client, as anybody could be.
+    Clients,
+    /// It has power over the nodes, so it needs a cluster that was started here.
+    Nodes,
+}
+
+/// How much tests shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Seconds per test.
+    Quick,
+    /// Minutes per test, if that shows more.
+    Full,
+}
+
+impl Size {
+    /// What `KAFKA_2PC_SIZE` says; quick if it is not set.
+    pub fn from_env() -> Self {
+        match std::env::var("KAFKA_2PC_SIZE").as_deref() {
+            Ok("full") => Self::Full,
+            _ => Self::Quick,
+        }
+    }
+
+    /// One of two values.
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
+
+mod config;
+mod error;
+mod look;
+mod evidence;
+mod partitioner;
+mod producer;
+mod resume;
+mod router;
+mod settle;
+mod topic;
+mod transaction;
+mod writer;
+
+pub use config::{ClientConfig, ConfigError};
+pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
+pub use producer::{ProducerBuilder, TransactionalProducer};
+pub use resume::{ResumeBuilder, Resumed};
+pub use topic::Topic;
+pub use transaction::{Prepared, Transaction};
+
+use std::{sync::Arc, time::Duration};
+
+use router::Router;
+
+use crate::{
+    ids::TransactionalId,
+    net::{Connector, TcpConnector},
+    proto::{
+        committable::Committable,
+        settle::{SettleError, SettleTarget, Settled},
+    },
+};
+
+/// A client of one Kafka cluster. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    router: Arc<Router>,
+}
+
+impl Client {
+    /// A client; nothing is connected until something is asked.
+    ///
+    /// Must be used within a tokio runtime.
+    #[must_use]
+    pub fn new(config: ClientConfig) -> Self {
+        Self::with_connector(config, Arc::new(TcpConnector))
+    }
+
+    /// A client whose streams are opened by `connector`.
+    #[must_use]
+    pub fn with_connector(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
+        Self { router: Arc::new(Router::new(config, connector)) }
+    }
+
+    /// Looks a topic up, once for all its records.
+    ///
+    /// # Errors
+    /// [`TopicError`]: it does not exist, may not be seen, or no broker answered.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn topic(&self, name: &str) -> Result<Topic, TopicError> {
+        topic::resolve(&self.router, name).await
+    }
+
+    /// The cluster's id, asked for if no broker told it yet; `None` if brokers have none.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no broker answers.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn cluster_id(&self) -> Result<Option<Arc<str>>, ClientError> {
+        if self.router.cluster_id().is_none() {
+            self.router.metadata(Some(Vec::new())).await?;
+        }
+        Ok(self.router.cluster_id())
+    }
+
+    /// A producer that writes transactions under `transactional_id`.
+    pub fn transactional_producer(&self, transactional_id: TransactionalId) -> ProducerBuilder {
+        ProducerBuilder::new(Arc::clone(&self.router), transactional_id)
+    }
+
+    /// Takes up a prepared transaction, from whatever process prepared it.
+    pub fn resume(&self, committable: Committable) -> ResumeBuilder {
+        ResumeBuilder::new(Arc::clone(&self.router), committable)
+    }
+
+    /// Waits until a decision is on every partition: the answer to EndTxn proves the decision, not that readers see
+    /// it (KAFKA-20734).
+    ///
+    /// # Errors
+    /// [`SettleError`]; [`SettleError::Hanging`] when a marker is missing and will not come by itself.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
+        settle::settle(&self.router, target, patience).await
+    }
+}

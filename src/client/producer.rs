@@ -1,0 +1,337 @@
+//! A producer between its transactions.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    error::ClientError,
+    router::{Purpose, Router},
+    transaction::Transaction,
+    writer,
+};
+use crate::{
+    exchange::{DescribeTransactions, InitProducerId, facts},
+    ids::{Identity, TransactionalId},
+    net::{CallError, Clock},
+    proto::{
+        cause::{Cause, CauseKind},
+        initialize::{Effect, Initialize, Input},
+        resume::Described,
+        verdict::FindCoordinatorVerdict,
+    },
+    record::Compression,
+    wire::versions::TransactionVersion,
+};
+
+/// Settings of a producer, each with Kafka's name and default.
+#[derive(Debug, Clone)]
+pub(crate) struct ProducerConfig {
+    pub(crate) transaction_timeout: Duration,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) batch_bytes: usize,
+    pub(crate) request_bytes: usize,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) retry_backoff: Duration,
+    pub(crate) retry_backoff_max: Duration,
+}
+
+/// Makes a [`TransactionalProducer`].
+#[derive(Debug, Clone)]
+pub struct ProducerBuilder {
+    router: Arc<Router>,
+    transactional_id: TransactionalId,
+    config: ProducerConfig,
+}
+
+impl ProducerBuilder {
+    pub(crate) fn new(router: Arc<Router>, transactional_id: TransactionalId) -> Self {
+        let config = ProducerConfig {
+            transaction_timeout: Duration::from_secs(900),
+            delivery_timeout: Duration::from_secs(120),
+            linger: Duration::from_millis(5),
+            batch_bytes: 128 * 1024,
+            request_bytes: 1 << 20,
+            buffer_bytes: 32 << 20,
+            compression: Compression::None,
+            retry_backoff: Duration::from_millis(100),
+            retry_backoff_max: Duration::from_secs(1),
+        };
+        Self { router, transactional_id, config }
+    }
+
+    /// `transaction.timeout.ms`: after this time the broker aborts an open transaction, prepared or not.
+    /// Default 900 s, which is also what brokers allow at most unless told otherwise.
+    #[must_use]
+    pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
+        self.config.transaction_timeout = timeout;
+        self
+    }
+
+    /// `delivery.timeout.ms`: a record that is not acknowledged by then fails the transaction. Default 120 s.
+    #[must_use]
+    pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
+        self.config.delivery_timeout = timeout;
+        self
+    }
+
+    /// `linger.ms`: how long a batch waits for more records. Default 5 ms. The wait is looked at when the
+    /// transaction is used; nothing of a transaction is visible before its commit in any case.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.config.linger = linger;
+        self
+    }
+
+    /// `batch.size`, in bytes before compression. Default 128 KiB.
+    #[must_use]
+    pub fn batch_size(mut self, bytes: usize) -> Self {
+        self.config.batch_bytes = bytes;
+        self
+    }
+
+    /// `max.request.size`, in bytes. Default 1 MiB. It also bounds one record.
+    #[must_use]
+    pub fn max_request_size(mut self, bytes: usize) -> Self {
+        self.config.request_bytes = bytes;
+        self
+    }
+
+    /// `buffer.memory`, in bytes: records that are not acknowledged. Default 32 MiB.
+    #[must_use]
+    pub fn buffer_memory(mut self, bytes: usize) -> Self {
+        self.config.buffer_bytes = bytes;
+        self
+    }
+
+    /// `compression.type`. Default none.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.config.compression = compression;
+        self
+    }
+
+    /// Takes the transactional id over: fences whoever holds it and aborts what it left open.
+    ///
+    /// **Never call it for an id that has a prepared transaction which must still be committed.**
+    ///
+    /// # Errors
+    /// [`Cause`]: no coordinator in time, no right to the id, a timeout above the broker's maximum.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the id fenced or not; calling it again is always right.
+    pub async fn init(self) -> Result<TransactionalProducer, Cause> {
+        let mut producer = self.idle(Next::Bare);
+        let identity = acquire(&producer.shared, None).await?;
+        producer.next = Next::Fresh(identity);
+        Ok(producer)
+    }
+
+    /// A producer that asks for its identity with its first transaction.
+    ///
+    /// The same warning as for [`init`](Self::init) holds.
+    #[must_use]
+    pub fn lazy(self) -> TransactionalProducer {
+        self.idle(Next::Bare)
+    }
+
+    /// A producer that goes on with the pair that the commit of its id's last transaction returned. It may be used
+    /// on transactions V2 only, and is renewed where that is not in use.
+    #[must_use]
+    pub fn returned(self, identity: Identity) -> TransactionalProducer {
+        self.idle(Next::Returned(identity))
+    }
+
+    /// A producer that goes on with a pair under which its id's last transaction was written and ended with EndTxn 4
+    /// or older. It asks for the next epoch in the form that names this pair, so that a rival is reported.
+    #[must_use]
+    pub fn used(self, identity: Identity) -> TransactionalProducer {
+        self.idle(Next::Used(identity))
+    }
+
+    fn idle(self, next: Next) -> TransactionalProducer {
+        let shared = Arc::new(Shared {
+            router: self.router,
+            transactional_id: self.transactional_id,
+            config: self.config,
+        });
+        TransactionalProducer { shared, next }
+    }
+}
+
+/// What the next transaction of an id can be written under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing is known: the bare form of InitProducerId, which fences.
+    Bare,
+    /// A pair of ours that was used: the form that names it.
+    Used(Identity),
+    /// A pair that InitProducerId has just granted.
+    Fresh(Identity),
+    /// A pair that an EndTxn of version 5 returned; good for transactions V2 only.
+    Returned(Identity),
+}
+
+pub(crate) struct Shared {
+    pub(crate) router: Arc<Router>,
+    pub(crate) transactional_id: TransactionalId,
+    pub(crate) config: ProducerConfig,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Shared").field(&self.transactional_id).finish()
+    }
+}
+
+/// A transactional producer with no open transaction.
+#[derive(Debug)]
+pub struct TransactionalProducer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) next: Next,
+}
+
+impl TransactionalProducer {
+    /// Begins a transaction. What it costs at the broker is paid in the background.
+    ///
+    /// Must be called within a tokio runtime.
+    #[must_use]
+    pub fn begin(self) -> Transaction {
+        writer::begin(self)
+    }
+
+    /// The transactional id.
+    #[must_use]
+    pub fn transactional_id(&self) -> &TransactionalId {
+        &self.shared.transactional_id
+    }
+
+    /// Gets the identity of the next transaction now, so that [`begin`](Self::begin) finds it ready. Cheap if
+    /// it is there already.
+    ///
+    /// # Errors
+    /// [`Cause`], as [`ProducerBuilder::init`]; fenced if another owner took the id.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: calling it again finishes.
+    pub async fn prefetch(&mut self) -> Result<(), Cause> {
+        let (identity, version) = identity_for(&self.shared, self.next).await?;
+        self.next = match self.next {
+            Next::Returned(_) if version >= TransactionVersion::V2 => self.next,
+            Next::Bare | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => Next::Fresh(identity),
+        };
+        Ok(())
+    }
+}
+
+/// The identity and the rules of the next transaction.
+///
+/// One transaction per (producer id, epoch); a transaction of V1 begins only directly after InitProducerId.
+pub(crate) async fn identity_for(
+    shared: &Shared,
+    next: Next,
+) -> Result<(Identity, TransactionVersion), Cause> {
+    let level = |node| async move { shared.router.transaction_version(node).await };
+    let (identity, own) = match next {
+        Next::Fresh(identity) | Next::Returned(identity) => (identity, Some(identity)),
+        Next::Bare => (acquire(shared, None).await?, None),
+        Next::Used(own) => (acquire(shared, Some(own)).await?, Some(own)),
+    };
+    let mut backoff =
+        crate::proto::backoff::Backoff::new(Duration::from_millis(20), Duration::from_secs(1), Clock::seed());
+    let deadline = shared.router.clock.now().after(shared.router.config.max_block);
+    let version = loop {
+        let error = match find(shared).await {
+            Ok(node) => match level(node).await {
+                Ok(version) => break version,
+                Err(e) => e.to_string(),
+            },
+            Err(Input::Refused(cause)) => return Err(cause),
+            Err(_) => "no coordinator".into(),
+        };
+        shared.router.forget_coordinator(&shared.transactional_id);
+        if shared.router.clock.now() >= deadline {
+            return Err(Cause::new(CauseKind::Unreachable, error));
+        }
+        tokio::time::sleep(backoff.next_wait()).await;
+    };
+    match next {
+        Next::Returned(_) if version < TransactionVersion::V2 => Ok((acquire(shared, own).await?, version)),
+        Next::Bare | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => Ok((identity, version)),
+    }
+}
+
+/// Drives the initialize machine.
+pub(crate) async fn acquire(shared: &Shared, own: Option<Identity>) -> Result<Identity, Cause> {
+    let clock = shared.router.clock;
+    let mut machine = Initialize::new(clock.now(), own, shared.router.config.max_block, Clock::seed());
+    loop {
+        let mut input = None;
+        while let Some(effect) = machine.poll_effect() {
+            match effect {
+                Effect::Ask { own } => input = Some(ask(shared, own).await),
+                Effect::ForgetCoordinator => shared.router.forget_coordinator(&shared.transactional_id),
+                Effect::Describe => input = Some(describe(shared).await),
+                Effect::Done(result) => return result,
+            }
+        }
+        let input = match input {
+            Some(input) => input,
+            None => {
+                clock.sleep_until(machine.next_deadline()).await;
+                Input::Tick
+            }
+        };
+        machine.handle(clock.now(), input);
+    }
+}
+
+async fn ask(shared: &Shared, own: Option<Identity>) -> Input {
+    let node = match find(shared).await {
+        Ok(node) => node,
+        Err(input) => return input,
+    };
+    let timeout_ms = i32::try_from(shared.config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
+    let call = InitProducerId { transactional_id: shared.transactional_id.clone(), timeout_ms, own };
+    match shared.router.ask(node, Purpose::Control, call).await {
+        Ok((code, identity)) => facts::initialized(code, identity, timeout_ms),
+        Err(e) => no_answer(&e),
+    }
+}
+
+fn no_answer(e: &CallError) -> Input {
+    match e {
+        CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_)) => {
+            Input::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
+        }
+        CallError::NotSent(_) | CallError::MaybeSent(_) | CallError::Exchange(_) => {
+            Input::NoAnswer { sent: e.outcome_unknown(), detail: e.to_string() }
+        }
+    }
+}
+
+async fn describe(shared: &Shared) -> Input {
+    let Ok(node) = find(shared).await else { return Input::Described(None) };
+    let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
+    let answer = shared.router.ask(node, Purpose::Control, call).await;
+    Input::Described(match answer.map(|d| facts::described(&d)) {
+        Ok(Described::Transaction(view)) => Some(view),
+        Ok(Described::NotFound | Described::Relookup | Described::Retry | Described::Blind) | Err(_) => None,
+    })
+}
+
+/// The coordinator, or what to tell the machine instead.
+async fn find(shared: &Shared) -> Result<crate::ids::NodeId, Input> {
+    match shared.router.coordinator(&shared.transactional_id).await {
+        Ok(Ok(node)) => Ok(node),
+        Ok(Err(e)) => Err(match e.verdict {
+            FindCoordinatorVerdict::Denied => Input::Refused(Cause::new(CauseKind::Denied, e.detail)),
+            FindCoordinatorVerdict::Fatal => Input::Refused(Cause::new(CauseKind::Unsupported, e.detail)),
+            FindCoordinatorVerdict::Found
+            | FindCoordinatorVerdict::Retry
+            | FindCoordinatorVerdict::Abortable => Input::NoAnswer { sent: false, detail: e.detail },
+        }),
+        Err(ClientError::Call(e)) => Err(no_answer(&e)),
+        Err(e) => Err(Input::NoAnswer { sent: false, detail: e.to_string() }),
+    }
+}

@@ -1,0 +1,289 @@
+//! Commits or aborts under the identity of somebody else's prepared transaction.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+
+use super::{
+    error::{ClientError, EndError},
+    evidence, look,
+    producer::{Next, Shared},
+    router::{Purpose, Router},
+};
+use crate::{
+    exchange::EndTxn,
+    ids::{Identity, NodeId},
+    net::{CallError, Clock},
+    proto::{
+        committable::{Committable, CommittablePartition},
+        resume::{
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume,
+            ResumeEffect, ResumeInput, ResumeOptions,
+        },
+        verdict::{self, FindCoordinatorVerdict},
+    },
+    wire::versions::TransactionVersion,
+};
+
+/// Settings of a resumed end.
+#[derive(Debug, Clone)]
+pub struct ResumeBuilder {
+    router: Arc<Router>,
+    committable: Committable,
+    first: First,
+    leaderless: Leaderless,
+    patience: Option<Duration>,
+}
+
+/// How a resumed transaction ended, and the pair that its id can go on with.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The pair that EndTxn of version 5 returned; the next transaction of the id can be written under it.
+    pub next: Option<Identity>,
+}
+
+impl ResumeBuilder {
+    pub(crate) fn new(router: Arc<Router>, committable: Committable) -> Self {
+        Self {
+            router,
+            committable,
+            first: First::default(),
+            leaderless: Leaderless::default(),
+            patience: None,
+        }
+    }
+
+    /// What is done first. Default: EndTxn; [`First::Describe`] asks the coordinator for the state before.
+    #[must_use]
+    pub fn first(self, first: First) -> Self {
+        Self { first, ..self }
+    }
+
+    /// What is done while a partition of the transaction has no leader. Default: the end waits for one while more
+    /// than half of the transaction timeout is left, because brokers lose markers then (KAFKA-20734).
+    #[must_use]
+    pub fn leaderless(self, leaderless: Leaderless) -> Self {
+        Self { leaderless, ..self }
+    }
+
+    /// After this time the answer is [`CommitError::Pending`]. Default: the transaction's deadline and a minute.
+    #[must_use]
+    pub fn timeout(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
+    }
+
+    /// Commits, without InitProducerId, and proves the outcome where the broker's answer is ambiguous.
+    ///
+    /// # Errors
+    /// [`CommitError`]: nothing is decided as far as is known, and the committable stays valid.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: committing again is always right.
+    pub async fn commit(self) -> Result<Resumed, CommitError> {
+        self.end(Decision::Commit).await
+    }
+
+    /// Aborts under the same identity.
+    ///
+    /// # Errors
+    /// [`CommitError`], as for [`commit`](Self::commit).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: aborting again is always right.
+    pub async fn abort(self) -> Result<Resumed, CommitError> {
+        self.end(Decision::Abort).await
+    }
+
+    async fn end(self, decision: Decision) -> Result<Resumed, CommitError> {
+        let clock = self.router.clock;
+        let options = ResumeOptions {
+            decision,
+            first: self.first,
+            leaderless: self.leaderless,
+            patience: self.patience,
+            wall_ms: Clock::wall_ms(),
+            seed: Clock::seed(),
+        };
+        let committable = Arc::new(self.committable);
+        let machine = Resume::new(clock.now(), (*committable).clone(), options);
+        let driver = Driver { router: self.router, committable, node: None, next: None };
+        driver.run(machine, clock).await
+    }
+}
+
+/// Commits a transaction of this process that was made ready for it.
+pub(super) async fn commit_own(shared: &Shared, committable: Committable) -> Result<Next, EndError> {
+    let identity = committable.identity;
+    let resumed = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).commit().await;
+    match resumed {
+        Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next }) => {
+            Ok(next.map_or(Next::Used(identity), Next::Returned))
+        }
+        Ok(Resumed { outcome, .. }) => Err(EndError::Outcome(Box::new(outcome))),
+        Err(error) => Err(EndError::Pending { committable: Box::new(committable), error }),
+    }
+}
+
+struct Driver {
+    router: Arc<Router>,
+    committable: Arc<Committable>,
+    node: Option<NodeId>,
+    next: Option<Identity>,
+}
+
+/// A fact, and what the driver learned beside it.
+struct Learned {
+    input: ResumeInput,
+    node: Option<NodeId>,
+    next: Option<Identity>,
+}
+
+impl From<ResumeInput> for Learned {
+    fn from(input: ResumeInput) -> Self {
+        Self { input, node: None, next: None }
+    }
+}
+
+impl Driver {
+    async fn run(mut self, mut machine: Resume, clock: Clock) -> Result<Resumed, CommitError> {
+        let mut calls: FuturesUnordered<BoxFuture<'static, Learned>> = FuturesUnordered::new();
+        loop {
+            while let Some(effect) = machine.poll_effect() {
+                calls.extend(self.act(effect));
+            }
+            if let Some(result) = machine.result() {
+                return result.clone().map(|outcome| Resumed { outcome, next: self.next });
+            }
+            let deadline = machine.next_deadline();
+            let input = tokio::select! {
+                Some(learned) = calls.next() => {
+                    self.node = learned.node.or(self.node);
+                    self.next = learned.next.or(self.next);
+                    learned.input
+                }
+                () = clock.sleep_until(deadline) => ResumeInput::Tick,
+            };
+            // A fact that the machine no longer waits for changes nothing.
+            _ = machine.handle(clock.now(), input);
+        }
+    }
+
+    fn act(&mut self, effect: ResumeEffect) -> Option<BoxFuture<'static, Learned>> {
+        let (router, committable) = (Arc::clone(&self.router), Arc::clone(&self.committable));
+        let node = self.node;
+        Some(match effect {
+            ResumeEffect::FindCoordinator => {
+                // It is looked up anew only if the last try did not get there.
+                if self.node.take().is_some() {
+                    router.forget_coordinator(&committable.transactional_id);
+                }
+                find(router, committable).boxed()
+            }
+            ResumeEffect::ReadFeatureLevel => level(router, node).boxed(),
+            ResumeEffect::Describe => describe(router, committable, node).boxed(),
+            ResumeEffect::CheckLeaders => leaders(router, committable).boxed(),
+            ResumeEffect::EndTxn { version, decision } => {
+                end_txn(router, committable, node, (version, decision)).boxed()
+            }
+            ResumeEffect::ReadEvidence { partition, end_txn_version } => {
+                async move { evidence::read(&router, &committable, partition, end_txn_version).await.into() }
+                    .boxed()
+            }
+            ResumeEffect::Alarm(alarm) => {
+                warn(&committable, alarm);
+                return None;
+            }
+        })
+    }
+}
+
+fn warn(committable: &Committable, alarm: Alarm) {
+    let (id, identity) = (&committable.transactional_id, committable.identity);
+    match alarm {
+        Alarm::Concurrent { .. } => tracing::warn!(
+            transactional_id = %id, %identity,
+            "the coordinator has been ending this transaction for a while: a partition leader may be down"
+        ),
+        Alarm::Stuck => tracing::warn!(
+            transactional_id = %id, %identity,
+            "the coordinator refuses the version of this transaction: the id is stuck until its coordinator moves"
+        ),
+        Alarm::Leaderless => tracing::warn!(
+            transactional_id = %id, %identity,
+            "a partition of this transaction has no leader: the end waits for one"
+        ),
+    }
+}
+
+async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+    match router.coordinator(&committable.transactional_id).await {
+        Ok(Ok(node)) => {
+            Learned { node: Some(node), ..ResumeInput::Coordinator(FindCoordinatorVerdict::Found).into() }
+        }
+        Ok(Err(e)) => ResumeInput::Coordinator(e.verdict).into(),
+        Err(ClientError::Call(CallError::Exchange(_))) => {
+            ResumeInput::Coordinator(FindCoordinatorVerdict::Fatal).into()
+        }
+        Err(e) => {
+            tracing::debug!(error = %e, "no coordinator");
+            ResumeInput::Coordinator(FindCoordinatorVerdict::Retry).into()
+        }
+    }
+}
+
+async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
+    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
+    match router.profile(node).await {
+        Ok(profile) => ResumeInput::FeatureLevel(match profile.transaction_version {
+            TransactionVersion::V0 => 0,
+            TransactionVersion::V1 => 1,
+            TransactionVersion::V2 => 2,
+        })
+        .into(),
+        Err(_) => ResumeInput::NoAnswer.into(),
+    }
+}
+
+async fn describe(router: Arc<Router>, committable: Arc<Committable>, node: Option<NodeId>) -> Learned {
+    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
+    match look::described_by(&router, node, &committable.transactional_id).await {
+        Some(described) => ResumeInput::Described(described).into(),
+        None => ResumeInput::NoAnswer.into(),
+    }
+}
+
+async fn end_txn(
+    router: Arc<Router>,
+    committable: Arc<Committable>,
+    node: Option<NodeId>,
+    (version, decision): (i16, Decision),
+) -> Learned {
+    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
+    let call = EndTxn {
+        transactional_id: committable.transactional_id.clone(),
+        identity: committable.identity,
+        commit: decision == Decision::Commit,
+        version,
+    };
+    match router.ask(node, Purpose::Control, call).await {
+        Ok(ended) => Learned {
+            next: ended.next,
+            ..ResumeInput::EndTxn(verdict::end_txn_on_resume(version, ended.code)).into()
+        },
+        Err(e @ CallError::Exchange(crate::exchange::ExchangeError::Unsupported(_))) => {
+            tracing::warn!(error = %e, "the coordinator can't end this transaction");
+            ResumeInput::EndTxn(verdict::ResumeVerdict::Refused).into()
+        }
+        Err(_) => ResumeInput::NoAnswer.into(),
+    }
+}
+
+async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+    let partitions: Vec<_> = committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    match look::partitions(&router, &partitions).await {
+        Some(partitions) => ResumeInput::Partitions(partitions).into(),
+        None => ResumeInput::NoAnswer.into(),
+    }
+}

@@ -1,0 +1,291 @@
+//! Connections of a client, and who is asked what.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{config::ClientConfig, error::ClientError};
+use crate::{
+    exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
+    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
+    net::{CallError, Clock, Connection, ConnectionConfig, Connector},
+    proto::{
+        backoff::Backoff,
+        cluster::{Cluster, Leader},
+        verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
+    },
+    wire::versions::TransactionVersion,
+};
+
+/// What a connection is used for. A broker serves one request of a connection at a time, so an end of a
+/// transaction must not queue behind data, nor behind a fetch that waits for records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// Produce.
+    Data,
+    /// Everything short.
+    Control,
+    /// Fetch.
+    Fetch,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Place {
+    Node(NodeId),
+    Bootstrap(usize),
+}
+
+pub(crate) struct Router {
+    pub(crate) config: ClientConfig,
+    pub(crate) clock: Clock,
+    connector: Arc<dyn Connector>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    cluster: Cluster,
+    connections: HashMap<(Place, Purpose), Slot>,
+    next_bootstrap: usize,
+    next_node: usize,
+}
+
+struct Slot {
+    connection: Connection,
+    opened: Moment,
+    address: (Arc<str>, u16),
+    backoff: Backoff,
+}
+
+/// A coordinator was not found.
+#[derive(Debug, Clone)]
+pub(crate) struct NotFound {
+    pub(crate) verdict: FindCoordinatorVerdict,
+    pub(crate) detail: String,
+}
+
+/// A level is asked for again when it is older than this: operators change it while clients are connected.
+const LEVEL_AGE: Duration = Duration::from_millis(100);
+
+impl Router {
+    pub(crate) fn new(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
+        Self { config, clock: Clock::start(), connector, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is valid after every statement, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn cluster_id(&self) -> Option<Arc<str>> {
+        self.state().cluster.id().cloned()
+    }
+
+    pub(crate) fn topic_id(&self, name: &TopicName) -> TopicId {
+        self.state().cluster.topic_id(name)
+    }
+
+    pub(crate) fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
+        self.state().cluster.leader(partition)
+    }
+
+    pub(crate) fn learn_leader(&self, partition: &TopicPartition, node: NodeId) {
+        self.state().cluster.learn_leader(partition, node);
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.state().cluster.nodes().collect()
+    }
+
+    pub(crate) fn forget_coordinator(&self, id: &TransactionalId) {
+        self.state().cluster.forget_coordinator(id);
+    }
+
+    /// The connection to a broker for a purpose; `None` if the broker is not known. One that was closed is
+    /// opened again, later and later while that keeps failing.
+    pub(crate) fn connection(&self, node: NodeId, purpose: Purpose) -> Option<Connection> {
+        let mut state = self.state();
+        let address = state.cluster.address(node)?;
+        Some(self.open(&mut state, (Place::Node(node), purpose), address))
+    }
+
+    fn open(&self, state: &mut State, key: (Place, Purpose), address: (Arc<str>, u16)) -> Connection {
+        let now = self.clock.now();
+        let mut delay = Duration::ZERO;
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
+        if let Some(slot) = state.connections.remove(&key) {
+            if !slot.connection.is_closed() && slot.address == address {
+                let connection = slot.connection.clone();
+                state.connections.insert(key, slot);
+                return connection;
+            }
+            // A connection that lived for a while was a good one; it is replaced at once.
+            if slot.address == address && now.since(slot.opened) < Duration::from_secs(10) {
+                backoff = slot.backoff;
+                delay = backoff.next_wait();
+            }
+        }
+        let config = ConnectionConfig {
+            client_id: Arc::clone(&self.config.client_id),
+            setup_timeout: self.config.setup_timeout,
+            max_frame_bytes: self.config.max_frame_bytes,
+            in_flight: 5,
+            probe: self.config.probe.clone(),
+        };
+        let connector = Arc::clone(&self.connector);
+        let connection = Connection::open(connector, address.clone(), delay, config, self.clock);
+        let slot = Slot { connection: connection.clone(), opened: now.after(delay), address, backoff };
+        state.connections.insert(key, slot);
+        connection
+    }
+
+    /// Asks one broker.
+    pub(crate) async fn ask<C: Call + 'static>(
+        &self,
+        node: NodeId,
+        purpose: Purpose,
+        call: C,
+    ) -> Result<C::Answer, CallError> {
+        let Some(connection) = self.connection(node, purpose) else {
+            return Err(CallError::NotSent(format!("broker {node} is not known")));
+        };
+        let answer = connection.call(Arc::new(call), self.config.request_timeout).await;
+        if matches!(answer, Err(CallError::NotSent(_) | CallError::MaybeSent(_))) {
+            self.state().cluster.forget_coordinators_at(node);
+        }
+        answer
+    }
+
+    /// Asks whichever broker answers, each at most once.
+    pub(crate) async fn ask_any<C: Call + 'static>(&self, call: C) -> Result<C::Answer, ClientError> {
+        let call = Arc::new(call);
+        let mut last = "no server is known".to_owned();
+        for connection in self.candidates() {
+            match connection.call(Arc::clone(&call), self.config.request_timeout).await {
+                Ok(answer) => return Ok(answer),
+                Err(e @ CallError::Exchange(_)) => return Err(e.into()),
+                Err(e) => last = e.to_string(),
+            }
+        }
+        Err(ClientError::Unreachable(last))
+    }
+
+    /// Open connections first, then the known brokers, then the bootstrap servers.
+    fn candidates(&self) -> Vec<Connection> {
+        let mut state = self.state();
+        let mut nodes: Vec<NodeId> = state.cluster.nodes().collect();
+        if !nodes.is_empty() {
+            state.next_node = (state.next_node + 1) % nodes.len();
+            nodes.rotate_left(state.next_node);
+        }
+        let is_open = |state: &State, node: NodeId| {
+            let slot = state.connections.get(&(Place::Node(node), Purpose::Control));
+            slot.is_some_and(|s| s.connection.is_ready() && !s.connection.is_closed())
+        };
+        nodes.sort_by_key(|node| !is_open(&state, *node));
+        let known = nodes.iter().filter_map(|n| Some((Place::Node(*n), state.cluster.address(*n)?)));
+        let mut places: Vec<_> = known.collect();
+        let servers = &self.config.bootstrap;
+        let first = state.next_bootstrap;
+        state.next_bootstrap = (first + 1) % servers.len().max(1);
+        let bootstrap = (0..servers.len()).map(|i| (first + i) % servers.len());
+        places.extend(bootstrap.map(|i| (Place::Bootstrap(i), servers[i].clone())));
+        places.into_iter().map(|(place, at)| self.open(&mut state, (place, Purpose::Control), at)).collect()
+    }
+
+    /// Asks for metadata and learns from it.
+    pub(crate) async fn metadata(
+        &self,
+        topics: Option<Vec<TopicName>>,
+    ) -> Result<MetadataAnswer, ClientError> {
+        let answer = self.ask_any(Metadata { topics }).await?;
+        let brokers = answer.brokers.iter().map(|b| (b.node, Arc::clone(&b.host), b.port));
+        let mut state = self.state();
+        state.cluster.learn_brokers(answer.cluster_id.clone(), brokers)?;
+        for topic in &answer.topics {
+            learn_topic(&mut state.cluster, topic);
+        }
+        Ok(answer)
+    }
+
+    /// Asks for the leaders of partitions anew.
+    pub(crate) async fn find_leaders(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<Vec<(TopicPartition, Option<NodeId>)>, ClientError> {
+        let mut topics: Vec<TopicName> = partitions.iter().map(|p| p.topic.clone()).collect();
+        topics.sort();
+        topics.dedup();
+        self.metadata(Some(topics)).await?;
+        Ok(partitions.iter().map(|p| (p.clone(), self.leader(p))).collect())
+    }
+
+    /// The coordinator of a transactional id.
+    pub(crate) async fn coordinator(
+        &self,
+        id: &TransactionalId,
+    ) -> Result<Result<NodeId, NotFound>, ClientError> {
+        if let Some(node) = self.state().cluster.coordinator(id) {
+            return Ok(Ok(node));
+        }
+        if self.nodes().is_empty() {
+            self.metadata(Some(Vec::new())).await?;
+        }
+        match self.ask_any(FindCoordinator { transactional_id: id.clone() }).await? {
+            Ok(node) => {
+                if self.state().cluster.address(node).is_none() {
+                    self.metadata(Some(Vec::new())).await?;
+                }
+                self.state().cluster.learn_coordinator(id.clone(), node);
+                Ok(Ok(node))
+            }
+            Err((code, message)) => {
+                let verdict = verdict::find_coordinator(0, code);
+                Ok(Err(NotFound { verdict, detail: format!("{} {message}", code.name()) }))
+            }
+        }
+    }
+
+    /// What a broker can do, not older than a moment ago.
+    pub(crate) async fn profile(&self, node: NodeId) -> Result<BrokerProfile, CallError> {
+        let Some(connection) = self.connection(node, Purpose::Control) else {
+            return Err(CallError::NotSent(format!("broker {node} is not known")));
+        };
+        let (learned, profile) = connection.ready().await?;
+        if self.clock.now().since(learned) < LEVEL_AGE {
+            return Ok(profile);
+        }
+        let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
+        profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))
+    }
+
+    /// The transaction version to begin a transaction with, as the coordinator sees it now.
+    pub(crate) async fn transaction_version(&self, node: NodeId) -> Result<TransactionVersion, CallError> {
+        self.profile(node).await.map(|p| p.usable_transaction_version())
+    }
+}
+
+fn learn_topic(cluster: &mut Cluster, topic: &TopicMetadata) {
+    match topic.verdict {
+        MetadataVerdict::Known | MetadataVerdict::Leaderless => {
+            let leaders =
+                topic.partitions.iter().map(|p| (p.index, Leader { node: p.leader, epoch: p.leader_epoch }));
+            cluster.learn_topic(topic.name.clone(), topic.id, leaders);
+        }
+        MetadataVerdict::Missing => cluster.forget_topic(&topic.name),
+        MetadataVerdict::Retry
+        | MetadataVerdict::Denied
+        | MetadataVerdict::InvalidName
+        | MetadataVerdict::Rebootstrap
+        | MetadataVerdict::Failed => {}
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("bootstrap", &self.config.bootstrap).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,477 @@
+//! An open transaction in the hands of the one who writes it.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use super::{
+    error::{EndError, PrepareError, SendError, TrySendError},
+    partitioner::{self, Sticky},
+    producer::{Shared, TransactionalProducer},
+    resume,
+    topic::Topic,
+    writer::{Command, Ending, Sealed},
+};
+use crate::{
+    ids::{Moment, TopicPartition},
+    net::Clock,
+    proto::{
+        cause::{Cause, CauseKind},
+        committable::Committable,
+        resume::Outcome,
+        transaction::Goal,
+    },
+    record::RecordRef,
+    wire::batch::BatchBuilder,
+};
+
+/// An open transaction.
+///
+/// Records are taken synchronously and without a lock; a task of its own sends them. Dropping it aborts the
+/// transaction in the background.
+#[derive(Debug)]
+pub struct Transaction {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    commands: mpsc::UnboundedSender<Command>,
+    topics: Vec<OpenTopic>,
+    open_bytes: usize,
+    since_look: u32,
+    last_topic: usize,
+}
+
+/// What the handle and its task share.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    failed: AtomicBool,
+    cause: Mutex<Option<Cause>>,
+    /// Bytes of sealed batches that are not acknowledged.
+    unacked: AtomicUsize,
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct OpenTopic {
+    topic: Topic,
+    sticky: Sticky,
+    partitions: Vec<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    builder: BatchBuilder,
+    since: Moment,
+    tracked: Option<watch::Sender<BatchState>>,
+}
+
+/// What is known of a batch; `None` while it is under way.
+pub(super) type BatchState = Option<Result<Option<i64>, Cause>>;
+
+/// The fate of one record. Await it after a [`flush`](Transaction::flush), or while writing more.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    state: watch::Receiver<BatchState>,
+    index: i32,
+}
+
+/// A transaction after [`prepare`](Transaction::prepare).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Prepared {
+    /// Nothing was written: there is nothing to commit, and the producer can go on.
+    Empty(TransactionalProducer),
+    /// Whoever holds this can commit, from any process.
+    Ready(Committable),
+}
+
+/// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
+const LOOK_EVERY: u32 = 64;
+
+impl Transaction {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        link: Arc<Link>,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Self {
+        Self { shared, link, commands, topics: Vec::new(), open_bytes: 0, since_look: 0, last_topic: 0 }
+    }
+
+    /// Takes a record, or says at once why not. Nothing is allocated for it.
+    ///
+    /// Without a partition the key decides, as in Kafka's Java client (murmur2); without a key, records fill
+    /// one partition's batch after the other's.
+    ///
+    /// # Errors
+    /// [`TrySendError`]; the record was not taken.
+    pub fn try_send(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<(), TrySendError> {
+        self.append(topic, partition, record).map(|_| ())
+    }
+
+    /// [`try_send`](Self::try_send) that waits while the memory is full.
+    ///
+    /// # Errors
+    /// [`SendError`]; the record was not taken.
+    ///
+    /// # Cancel safety
+    /// A dropped future took the record or did not; nothing is half done. It waits before it takes, so a future
+    /// dropped while it is pending has not taken it.
+    pub async fn send(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<(), SendError> {
+        loop {
+            let link = Arc::clone(&self.link);
+            let freed = link.freed.notified();
+            match self.append(topic, partition, record) {
+                Ok(_) => return Ok(()),
+                Err(TrySendError::Full) => freed.await,
+                Err(TrySendError::Record(e)) => return Err(e),
+                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
+            }
+        }
+    }
+
+    /// [`send`](Self::send) that also tells the record's fate. The batch is sent when it is full, when its linger
+    /// time is over and the transaction is used, or with the next [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// [`SendError`]; the record was not taken.
+    ///
+    /// # Cancel safety
+    /// As for [`send`](Self::send).
+    pub async fn send_tracked(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<Delivery, SendError> {
+        loop {
+            let link = Arc::clone(&self.link);
+            let freed = link.freed.notified();
+            match self.append(topic, partition, record) {
+                Ok((at, partition)) => return Ok(self.track(at, partition)),
+                Err(TrySendError::Full) => freed.await,
+                Err(TrySendError::Record(e)) => return Err(e),
+                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
+            }
+        }
+    }
+
+    /// Sends what has waited longer than `linger.ms`. Call it now and then when no records come.
+    ///
+    /// # Errors
+    /// [`SendError::Failed`] if the transaction must be aborted.
+    pub fn tick(&mut self) -> Result<(), SendError> {
+        self.check()?;
+        let now = self.shared.router.clock.now();
+        let linger = self.shared.config.linger;
+        self.seal_where(|open| now.since(open.since) >= linger)
+    }
+
+    /// Sends everything and waits until it is acknowledged.
+    ///
+    /// # Errors
+    /// [`SendError::Failed`] if a record was not stored; the transaction can only be aborted then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the records are sent in any case.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.check()?;
+        self.seal_where(|_| true)?;
+        let (reply, answer) = oneshot::channel();
+        // A task that is gone has left its cause behind.
+        _ = self.commands.send(Command::Flush(reply));
+        match answer.await {
+            Ok(result) => result.map_err(SendError::Failed),
+            Err(_) => Err(SendError::Failed(self.link.cause())),
+        }
+    }
+
+    /// Flushes, and hands out what is needed to commit from anywhere. The transaction stays open at the broker
+    /// until it is committed, aborted, or its timeout is over.
+    ///
+    /// # Errors
+    /// [`PrepareError`]: a record was not stored. The transaction is then aborted in the background.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: a dropped future leaves it open whether the transaction gets prepared; without the
+    /// committable it is a leftover that its owner must abort, or the broker does after the timeout.
+    pub async fn prepare(self) -> Result<Prepared, PrepareError> {
+        let shared = Arc::clone(&self.shared);
+        match self.end(Goal::Prepare).await {
+            Ending::Empty(next) => Ok(Prepared::Empty(TransactionalProducer { shared, next })),
+            Ending::Prepared(committable) => Ok(Prepared::Ready(*committable)),
+            Ending::Failed(cause)
+            | Ending::Fenced(cause)
+            | Ending::Abandoned(cause)
+            | Ending::Aborted(_, cause) => Err(PrepareError { cause }),
+        }
+    }
+
+    /// Flushes and commits.
+    ///
+    /// # Errors
+    /// [`EndError`]. [`EndError::Pending`] carries the committable: the outcome is open, resume it.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: a dropped future leaves open what became of the transaction. Use
+    /// [`prepare`](Self::prepare) and [`resume`](super::Client::resume) where that matters.
+    pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
+        let shared = Arc::clone(&self.shared);
+        let next = match self.end(Goal::Commit).await {
+            Ending::Empty(next) => next,
+            Ending::Prepared(committable) => resume::commit_own(&shared, *committable).await?,
+            Ending::Failed(cause) | Ending::Aborted(_, cause) => return Err(EndError::Failed(cause)),
+            Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),
+            Ending::Abandoned(cause) => return Err(EndError::Abandoned(cause)),
+        };
+        Ok(TransactionalProducer { shared, next })
+    }
+
+    /// Throws everything away.
+    ///
+    /// # Errors
+    /// [`EndError::Fenced`] and [`EndError::Abandoned`]: nothing becomes visible then either.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the abort.
+    pub async fn abort(self) -> Result<TransactionalProducer, EndError> {
+        let shared = Arc::clone(&self.shared);
+        match self.end(Goal::Abort).await {
+            Ending::Empty(next) | Ending::Aborted(next, _) => Ok(TransactionalProducer { shared, next }),
+            Ending::Fenced(cause) => Err(EndError::Fenced(cause)),
+            Ending::Failed(cause) | Ending::Abandoned(cause) => Err(EndError::Abandoned(cause)),
+            Ending::Prepared(_) => Err(EndError::Outcome(Box::new(Outcome::Committed))),
+        }
+    }
+
+    async fn end(mut self, goal: Goal) -> Ending {
+        if goal != Goal::Abort {
+            if let Err(SendError::Failed(cause)) = self.seal_where(|_| true) {
+                return Ending::Failed(cause);
+            }
+        }
+        let (reply, answer) = oneshot::channel();
+        _ = self.commands.send(Command::End(goal, reply));
+        match answer.await {
+            Ok(ending) => ending,
+            Err(_) => Ending::Failed(self.link.cause()),
+        }
+    }
+
+    fn check(&self) -> Result<(), SendError> {
+        if self.link.failed.load(Ordering::Relaxed) {
+            return Err(SendError::Failed(self.link.cause()));
+        }
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<(usize, usize), TrySendError> {
+        self.check()?;
+        self.since_look += 1;
+        if self.since_look >= LOOK_EVERY {
+            self.since_look = 0;
+            self.tick()?;
+        }
+        let timestamp = record.timestamp.unwrap_or_else(Clock::wall_ms);
+        let at = self.topic_index(topic);
+        let estimate = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        let partition = self.choose(at, partition, &record, estimate)?;
+        self.make_room(at, partition, &record, timestamp)?;
+        let batch_bytes = self.shared.config.batch_bytes;
+        let now = &self.shared.router.clock;
+        let open = self.topics[at].partitions[partition].get_or_insert_with(|| Open {
+            builder: BatchBuilder::with_buffer(Vec::with_capacity(batch_bytes.min(16 * 1024))),
+            since: now.now(),
+            tracked: None,
+        });
+        let before = open.builder.len_bytes();
+        let appended = open.builder.append(&record, timestamp);
+        self.open_bytes += open.builder.len_bytes() - before;
+        if let Err(e) = appended {
+            return Err(TrySendError::Record(SendError::Seal(e.to_string())));
+        }
+        Ok((at, partition))
+    }
+
+    /// Closes the partition's batch if the record does not fit, and sees to the limits.
+    fn make_room(
+        &mut self,
+        at: usize,
+        partition: usize,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+    ) -> Result<(), TrySendError> {
+        let config = &self.shared.config;
+        let alone = BatchBuilder::new().size_of(record, timestamp);
+        if alone > config.request_bytes {
+            let error = SendError::TooLarge { bytes: alone, max_bytes: config.request_bytes };
+            return Err(TrySendError::Record(error));
+        }
+        let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
+        if let Some(open) = &self.topics[at].partitions[partition] {
+            if open.builder.len_bytes() + open.builder.size_of(record, timestamp) > batch_bytes {
+                self.seal(at, partition)?;
+            }
+        }
+        let used = self.link.unacked.load(Ordering::Acquire) + self.open_bytes;
+        if used > 0 && used + alone > buffer_bytes {
+            // What is open must leave, or nothing would ever become free.
+            self.seal_where(|_| true)?;
+            return Err(TrySendError::Full);
+        }
+        Ok(())
+    }
+
+    fn topic_index(&mut self, topic: &Topic) -> usize {
+        let same = |t: &OpenTopic| t.topic.is_same(topic);
+        if self.topics.get(self.last_topic).is_some_and(same) {
+            return self.last_topic;
+        }
+        let found = self.topics.iter().position(same);
+        self.last_topic = found.unwrap_or_else(|| {
+            let count = topic.partitions();
+            self.topics.push(OpenTopic {
+                topic: topic.clone(),
+                sticky: Sticky::new(Clock::seed(), count),
+                partitions: (0..count).map(|_| None).collect(),
+            });
+            self.topics.len() - 1
+        });
+        self.last_topic
+    }
+
+    fn choose(
+        &mut self,
+        at: usize,
+        partition: Option<i32>,
+        record: &RecordRef<'_>,
+        bytes: usize,
+    ) -> Result<usize, TrySendError> {
+        let batch_bytes = self.shared.config.batch_bytes;
+        let open = &mut self.topics[at];
+        let partitions = open.topic.partitions();
+        let chosen = match (partition, record.key) {
+            (Some(partition), _) => partition,
+            (None, Some(key)) => partitioner::of_key(key, partitions),
+            (None, None) => open.sticky.next(bytes, batch_bytes, partitions),
+        };
+        let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
+        index.ok_or_else(|| {
+            let topic = open.topic.name().to_string();
+            SendError::NoSuchPartition { topic, partition: chosen, partitions }.into()
+        })
+    }
+
+    fn seal_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {
+        for at in 0..self.topics.len() {
+            for partition in 0..self.topics[at].partitions.len() {
+                if self.topics[at].partitions[partition].as_ref().is_some_and(&which) {
+                    self.seal(at, partition)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, at: usize, partition: usize) -> Result<(), SendError> {
+        let topic = &mut self.topics[at];
+        let Some(open) = topic.partitions[partition].take() else { return Ok(()) };
+        self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
+        let batch = match open.builder.seal(self.shared.config.compression) {
+            Ok(batch) => batch,
+            Err(e) => {
+                // Records that were taken are gone: the transaction must not be prepared any more.
+                self.link.fail(Cause::new(CauseKind::Refused, e.to_string()));
+                return Err(SendError::Failed(self.link.cause()));
+            }
+        };
+        self.link.unacked.fetch_add(batch.len(), Ordering::AcqRel);
+        let index = i32::try_from(partition).unwrap_or(i32::MAX);
+        let sealed = Sealed {
+            partition: TopicPartition { topic: topic.topic.name().clone(), partition: index },
+            topic_id: topic.topic.id(),
+            batch,
+            since: open.since,
+            tracked: open.tracked,
+        };
+        // A task that is gone has left its cause behind; the next call reports it.
+        _ = self.commands.send(Command::Batch(Box::new(sealed)));
+        Ok(())
+    }
+
+    fn track(&mut self, at: usize, partition: usize) -> Delivery {
+        let open = self.topics[at].partitions[partition].as_mut();
+        // The record was appended just now, so its batch is there.
+        let (state, index) = open.map_or_else(
+            || (watch::channel(None).1, 0),
+            |open| {
+                let sender = open.tracked.get_or_insert_with(|| watch::channel(None).0);
+                (sender.subscribe(), open.builder.count() - 1)
+            },
+        );
+        Delivery { state, index }
+    }
+}
+
+impl Link {
+    pub(super) fn fail(&self, cause: Cause) {
+        let mut slot = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(cause);
+        self.failed.store(true, Ordering::Release);
+        self.freed.notify_waiters();
+    }
+
+    fn cause(&self) -> Cause {
+        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
+    }
+
+    pub(super) fn free(&self, bytes: usize) {
+        self.unacked.fetch_sub(bytes, Ordering::AcqRel);
+        self.freed.notify_waiters();
+    }
+}
+
+impl Delivery {
+    /// Waits for the record to be stored. The offset is `None` if the broker recognised a retry without telling
+    /// where it is.
+    ///
+    /// # Errors
+    /// The cause if it will never be stored.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn stored(mut self) -> Result<Option<i64>, Cause> {
+        let gone =
+            || Err(Cause::new(CauseKind::Dropped, "the transaction ended before the record was stored"));
+        let state = self.state.wait_for(Option::is_some).await.ok().and_then(|s| s.clone());
+        state.unwrap_or_else(gone).map(|base| base.map(|base| base + i64::from(self.index)))
+    }
+}
+
+impl Prepared {
+    /// The committable, if something was written.
+    #[must_use]
+    pub fn committable(self) -> Option<Committable> {
+        match self {
+            Self::Empty(_) => None,
+            Self::Ready(committable) => Some(committable),
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! The task behind one transaction: it carries out what the transaction machine says.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    producer::{self, Next, Shared, TransactionalProducer},
+    router::Purpose,
+    transaction::{BatchState, Link, Transaction},
+};
+use crate::{
+    exchange::{AddPartitionsToTxn, DescribeTransactions, EndTxn, Produce, facts},
+    ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
+    net::{CallError, Clock},
+    proto::{
+        cause::{Cause, CauseKind},
+        committable::{Committable, CommittablePartition},
+        outbox::{self, BatchId, Limits},
+        transaction::{
+            self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
+            end_txn_version_at,
+        },
+    },
+    wire::{
+        batch::{SealedBatch, Stamp},
+        versions::TransactionVersion,
+    },
+};
+
+/// What a handle tells its task.
+#[derive(Debug)]
+pub(super) enum Command {
+    Batch(Box<Sealed>),
+    Flush(oneshot::Sender<Result<(), Cause>>),
+    End(Goal, oneshot::Sender<Ending>),
+}
+
+/// A batch that was closed.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) partition: TopicPartition,
+    pub(super) topic_id: TopicId,
+    pub(super) batch: SealedBatch,
+    pub(super) since: Moment,
+    pub(super) tracked: Option<watch::Sender<BatchState>>,
+}
+
+/// How the transaction ended, for its handle.
+#[derive(Debug)]
+pub(super) enum Ending {
+    Empty(Next),
+    Prepared(Box<Committable>),
+    Aborted(Next, Cause),
+    Failed(Cause),
+    Fenced(Cause),
+    Abandoned(Cause),
+}
+
+/// How long an abort is tried that nobody waits for.
+const ABANDON_AFTER: Duration = Duration::from_secs(60);
+
+pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
+    let link = Arc::new(Link::default());
+    let (commands, received) = mpsc::unbounded_channel();
+    let TransactionalProducer { shared, next } = producer;
+    let task = run(Arc::clone(&shared), Arc::clone(&link), received, next);
+    #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
+    tokio::spawn(task);
+    Transaction::new(shared, link, commands)
+}
+
+async fn run(shared: Arc<Shared>, link: Arc<Link>, commands: mpsc::UnboundedReceiver<Command>, next: Next) {
+    match producer::identity_for(&shared, next).await {
+        Ok((identity, version)) => Task::new(shared, link, identity, version).run(commands, next).await,
+        Err(cause) => refuse(&link, commands, next, &cause).await,
+    }
+}
+
+/// No identity, no transaction: nothing was written, so an abort has nothing to do.
+async fn refuse(link: &Link, mut commands: mpsc::UnboundedReceiver<Command>, next: Next, cause: &Cause) {
+    link.fail(cause.clone());
+    while let Some(command) = commands.recv().await {
+        // Whoever asked may have gone.
+        match command {
+            Command::Batch(_) => {}
+            Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
+            Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
+            Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
+                _ = reply.send(Ending::Fenced(cause.clone()));
+            }
+            Command::End(Goal::Prepare | Goal::Commit, reply) => {
+                _ = reply.send(Ending::Failed(cause.clone()));
+            }
+        }
+    }
+}
+
+struct Task {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    identity: Identity,
+    version: TransactionVersion,
+    machine: machine::Transaction,
+    batches: HashMap<BatchId, Held>,
+    next_batch: u64,
+    topic_ids: HashMap<TopicName, TopicId>,
+    began_ms: Option<i64>,
+    flushes: VecDeque<oneshot::Sender<Result<(), Cause>>>,
+    end: Option<oneshot::Sender<Ending>>,
+    cause: Option<Cause>,
+    calls: FuturesUnordered<BoxFuture<'static, Input>>,
+    finished: Option<Finish>,
+}
+
+/// A batch that is not acknowledged.
+struct Held {
+    bytes: Body,
+    size: usize,
+    tracked: Option<watch::Sender<BatchState>>,
+}
+
+/// A batch gets its identity and sequence when it leaves for the first time; from then on its bytes are fixed.
+enum Body {
+    Sealed(SealedBatch),
+    Sent(Bytes),
+    Gone,
+}
+
+impl Task {
+    fn new(shared: Arc<Shared>, link: Arc<Link>, identity: Identity, version: TransactionVersion) -> Self {
+        let limits = Limits {
+            in_flight: 5,
+            request_bytes: shared.config.request_bytes,
+            retry: shared.config.retry_backoff,
+            retry_max: shared.config.retry_backoff_max,
+        };
+        Self {
+            machine: machine::Transaction::new(version, limits, Clock::seed()),
+            shared,
+            link,
+            identity,
+            version,
+            batches: HashMap::new(),
+            next_batch: 0,
+            topic_ids: HashMap::new(),
+            began_ms: None,
+            flushes: VecDeque::new(),
+            end: None,
+            cause: None,
+            calls: FuturesUnordered::new(),
+            finished: None,
+        }
+    }
+
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, next: Next) {
+        let clock = self.shared.router.clock;
+        let mut abandoned: Option<Moment> = None;
+        let finish = loop {
+            self.act();
+            if let Some(finish) = self.finished.take() {
+                break finish;
+            }
+            let deadline = self.machine.next_deadline(clock.now());
+            let input = tokio::select! {
+                Some(fact) = self.calls.next() => Some(fact),
+                command = commands.recv(), if abandoned.is_none() => match command {
+                    Some(command) => self.command(command),
+                    None => {
+                        abandoned = Some(clock.now().after(ABANDON_AFTER));
+                        self.abandon()
+                    }
+                },
+                () = clock.sleep_until(deadline) => Some(Input::Tick),
+                () = clock.sleep_until(abandoned) => {
+                    break Finish::Abandoned(Cause::new(CauseKind::Unreachable, "nobody waits for the abort"));
+                }
+            };
+            if let Some(input) = input {
+                // A command out of order is refused by the handle's type; a late fact changes nothing.
+                _ = self.machine.handle(clock.now(), input);
+            }
+        };
+        self.finish(finish, next);
+    }
+
+    fn command(&mut self, command: Command) -> Option<Input> {
+        match command {
+            Command::Batch(sealed) => Some(self.take(*sealed)),
+            Command::Flush(reply) => match &self.cause {
+                Some(cause) => {
+                    _ = reply.send(Err(cause.clone()));
+                    None
+                }
+                None => {
+                    self.flushes.push_back(reply);
+                    Some(Input::Flush)
+                }
+            },
+            Command::End(goal, reply) => {
+                self.end = Some(reply);
+                Some(Input::End(goal))
+            }
+        }
+    }
+
+    /// The handle is gone without an end: what is not prepared is aborted.
+    fn abandon(&mut self) -> Option<Input> {
+        self.end = None;
+        Some(Input::End(Goal::Abort))
+    }
+
+    fn take(&mut self, sealed: Sealed) -> Input {
+        let id = BatchId(self.next_batch);
+        self.next_batch += 1;
+        self.began_ms.get_or_insert_with(Clock::wall_ms);
+        let batch = outbox::Batch {
+            id,
+            records: sealed.batch.count(),
+            bytes: sealed.batch.len(),
+            deadline: sealed.since.after(self.shared.config.delivery_timeout),
+        };
+        self.topic_ids.insert(sealed.partition.topic.clone(), sealed.topic_id);
+        let size = sealed.batch.len();
+        self.batches.insert(id, Held { bytes: Body::Sealed(sealed.batch), size, tracked: sealed.tracked });
+        Input::Batch { partition: sealed.partition, batch }
+    }
+
+    /// Carries out everything that the machine wants.
+    fn act(&mut self) {
+        while let Some(effect) = self.machine.poll_effect() {
+            match effect {
+                Effect::AddPartitions(partitions) => self.add_partitions(partitions),
+                Effect::Produce(produce) => self.produce(&produce),
+                Effect::FindLeaders(partitions) => self.find_leaders(partitions),
+                Effect::Describe => self.describe(),
+                Effect::ForgetCoordinator => {
+                    self.shared.router.forget_coordinator(&self.shared.transactional_id);
+                }
+                Effect::Abort => self.abort(),
+                Effect::Stored { batch, offset } => self.release(batch, Ok(offset)),
+                Effect::Discarded(batches) => {
+                    for batch in batches {
+                        let cause = self.cause.clone().unwrap_or_else(aborted);
+                        self.release(batch, Err(cause));
+                    }
+                }
+                Effect::Flushed => {
+                    if let Some(reply) = self.flushes.pop_front() {
+                        _ = reply.send(Ok(()));
+                    }
+                }
+                Effect::Failed(cause) => self.failed(cause),
+                Effect::Finished(finish) => self.finished = Some(finish),
+            }
+        }
+    }
+
+    fn failed(&mut self, cause: Cause) {
+        tracing::warn!(transactional_id = %self.shared.transactional_id, %cause, "the transaction must be aborted");
+        self.link.fail(cause.clone());
+        for reply in self.flushes.drain(..) {
+            _ = reply.send(Err(cause.clone()));
+        }
+        if let Some(reply) = self.end.take() {
+            _ = reply.send(Ending::Failed(cause.clone()));
+        }
+        self.cause = Some(cause);
+    }
+
+    fn release(&mut self, batch: BatchId, result: Result<Option<i64>, Cause>) {
+        let Some(held) = self.batches.remove(&batch) else { return };
+        self.link.free(held.size);
+        if let Some(tracked) = held.tracked {
+            tracked.send_replace(Some(result));
+        }
+    }
+
+    fn produce(&mut self, produce: &outbox::Produce) {
+        let request = produce.request;
+        let mut parts = Vec::with_capacity(produce.items.len());
+        for item in &produce.items {
+            if let Some(bytes) = self.body(item) {
+                parts.push((item.partition.clone(), bytes));
+            }
+        }
+        let ids: Vec<_> = produce.items.iter().map(|i| (i.partition.clone(), i.batch)).collect();
+        let call = Arc::new(Produce {
+            transactional_id: self.shared.transactional_id.clone(),
+            version: self.version,
+            timeout_ms: millis(self.shared.router.config.request_timeout),
+            parts,
+        });
+        let shared = Arc::clone(&self.shared);
+        let connection = shared.router.connection(produce.node, Purpose::Data);
+        // Queued here and now, so that requests to one broker leave in the machine's order.
+        let answer = connection.map(|c| c.call(call, shared.router.config.request_timeout));
+        self.calls.push(
+            async move {
+                let answer = match answer {
+                    Some(answer) => answer.await,
+                    None => Err(CallError::NotSent("the leader is not known".into())),
+                };
+                produced(&shared, request, &ids, answer)
+            }
+            .boxed(),
+        );
+    }
+
+    fn body(&mut self, item: &outbox::Item) -> Option<Bytes> {
+        let held = self.batches.get_mut(&item.batch)?;
+        let bytes = match std::mem::replace(&mut held.bytes, Body::Gone) {
+            Body::Sealed(mut sealed) => {
+                let stamp = Stamp::Transactional { identity: self.identity, base_sequence: item.sequence };
+                sealed.stamp(stamp);
+                sealed.freeze()
+            }
+            Body::Sent(bytes) => bytes,
+            Body::Gone => return None,
+        };
+        held.bytes = Body::Sent(bytes.clone());
+        Some(bytes)
+    }
+
+    fn add_partitions(&mut self, partitions: Vec<TopicPartition>) {
+        let (shared, identity) = (Arc::clone(&self.shared), self.identity);
+        let call = async move {
+            let transactional_id = shared.transactional_id.clone();
+            let asked = partitions.clone();
+            let call = AddPartitionsToTxn { transactional_id, identity, partitions };
+            Input::Added(match ask_coordinator(&shared, call).await {
+                Ok(answer) => facts::added(&asked, &answer),
+                Err(Some(CallError::Exchange(e))) => {
+                    AddFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
+                }
+                Err(Some(CallError::NotSent(_) | CallError::MaybeSent(_)) | None) => {
+                    AddFact::CoordinatorMoved
+                }
+            })
+        };
+        self.calls.push(call.boxed());
+    }
+
+    fn describe(&mut self) {
+        let (shared, identity) = (Arc::clone(&self.shared), self.identity);
+        let call = async move {
+            let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
+            let answer = ask_coordinator(&shared, call).await;
+            Input::Described { start_ms: answer.ok().and_then(|d| facts::start_of_open(&d, identity)) }
+        };
+        self.calls.push(call.boxed());
+    }
+
+    fn abort(&mut self) {
+        let (shared, identity, begun) = (Arc::clone(&self.shared), self.identity, self.version);
+        let call = async move {
+            Input::Aborted(match end_abort(&shared, identity, begun).await {
+                Ok(fact) => fact,
+                Err(Some(CallError::Exchange(e))) => {
+                    AbortFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
+                }
+                Err(Some(CallError::MaybeSent(_))) => AbortFact::Retry,
+                Err(Some(CallError::NotSent(_)) | None) => AbortFact::CoordinatorMoved,
+            })
+        };
+        self.calls.push(call.boxed());
+    }
+
+    fn find_leaders(&mut self, partitions: Vec<TopicPartition>) {
+        let shared = Arc::clone(&self.shared);
+        let ids = self.topic_ids.clone();
+        let call = async move {
+            let Ok(leaders) = shared.router.find_leaders(&partitions).await else {
+                return Input::Leaders(partitions.into_iter().map(|p| (p, None)).collect());
+            };
+            let replaced = leaders.iter().find(|(p, _)| {
+                let (then, now) = (ids.get(&p.topic).copied(), shared.router.topic_id(&p.topic));
+                then.is_some_and(|then| then.is_known() && now.is_known() && then != now)
+            });
+            match replaced {
+                Some((p, _)) => {
+                    let detail = "the topic was deleted and created anew under the same name";
+                    Input::TopicReplaced(Cause::new(CauseKind::UnknownTopic, detail).on(p.clone()))
+                }
+                None => Input::Leaders(leaders),
+            }
+        };
+        self.calls.push(call.boxed());
+    }
+
+    fn finish(mut self, finish: Finish, next: Next) {
+        let cause = self.cause.clone().unwrap_or_else(aborted);
+        let ending = match finish {
+            Finish::Empty => Ending::Empty(self.unused(next)),
+            Finish::Prepared(evidence) => Ending::Prepared(Box::new(self.committable(evidence))),
+            Finish::Aborted { used: false, .. } => Ending::Aborted(self.unused(next), cause),
+            Finish::Aborted { next: Some(returned), .. } => Ending::Aborted(Next::Returned(returned), cause),
+            Finish::Aborted { next: None, .. } => Ending::Aborted(Next::Used(self.identity), cause),
+            Finish::Fenced(cause) => Ending::Fenced(cause),
+            Finish::Abandoned(cause) => Ending::Abandoned(cause),
+        };
+        if let Ending::Fenced(cause) | Ending::Abandoned(cause) = &ending {
+            self.link.fail(cause.clone());
+        }
+        for reply in self.flushes.drain(..) {
+            _ = reply.send(Err(cause_of(&ending)));
+        }
+        let left: Vec<_> = self.batches.keys().copied().collect();
+        for batch in left {
+            self.release(batch, Err(cause_of(&ending)));
+        }
+        if let Some(reply) = self.end.take() {
+            // A handle that went away while it waited has left an open end; see the docs of `prepare`.
+            _ = reply.send(ending);
+        }
+    }
+
+    /// The identity as it was, for nothing was written under it.
+    fn unused(&self, next: Next) -> Next {
+        match next {
+            Next::Returned(identity) if identity == self.identity => next,
+            Next::Bare | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => Next::Fresh(self.identity),
+        }
+    }
+
+    fn committable(&self, evidence: Evidence) -> Committable {
+        let began = evidence.start_ms.or(self.began_ms);
+        let timeout_ms = millis(self.shared.config.transaction_timeout);
+        let partitions = evidence.partitions.into_iter().map(|(p, acked)| CommittablePartition {
+            topic_id: self.topic_ids.get(&p.topic).copied().unwrap_or(TopicId::UNKNOWN),
+            topic: p.topic,
+            partition: p.partition,
+            offset: acked.offset,
+            records: acked.records,
+        });
+        Committable {
+            transactional_id: self.shared.transactional_id.clone(),
+            identity: self.identity,
+            end_txn_version: Some(end_txn_version(self.version)),
+            start_ms: evidence.start_ms,
+            timeout_ms: Some(timeout_ms),
+            deadline_ms: began.map(|began| began.saturating_add(i64::from(timeout_ms))),
+            cluster_id: self.shared.router.cluster_id(),
+            partitions: partitions.collect(),
+        }
+    }
+}
+
+fn aborted() -> Cause {
+    Cause::new(CauseKind::Dropped, "the transaction was aborted")
+}
+
+fn cause_of(ending: &Ending) -> Cause {
+    match ending {
+        Ending::Failed(c) | Ending::Fenced(c) | Ending::Abandoned(c) | Ending::Aborted(_, c) => c.clone(),
+        Ending::Empty(_) | Ending::Prepared(_) => aborted(),
+    }
+}
+
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// `Err(None)`: the coordinator was not found.
+async fn ask_coordinator<C: crate::exchange::Call + 'static>(
+    shared: &Shared,
+    call: C,
+) -> Result<C::Answer, Option<CallError>> {
+    let found = shared.router.coordinator(&shared.transactional_id).await;
+    let node = found.ok().and_then(Result::ok).ok_or(None)?;
+    shared.router.ask(node, Purpose::Control, call).await.map_err(Some)
+}
+
+async fn end_abort(
+    shared: &Shared,
+    identity: Identity,
+    begun: TransactionVersion,
+) -> Result<AbortFact, Option<CallError>> {
+    let found = shared.router.coordinator(&shared.transactional_id).await;
+    let node = found.ok().and_then(Result::ok).ok_or(None)?;
+    let level = shared.router.profile(node).await.map_err(Some)?.transaction_version;
+    let call = EndTxn {
+        transactional_id: shared.transactional_id.clone(),
+        identity,
+        commit: false,
+        version: end_txn_version_at(begun, level),
+    };
+    shared.router.ask(node, Purpose::Control, call).await.map(facts::aborted).map_err(Some)
+}
+
+fn produced(
+    shared: &Shared,
+    request: outbox::RequestId,
+    ids: &[(TopicPartition, BatchId)],
+    answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
+) -> Input {
+    let (version, answers) = match answer {
+        Ok(answer) => answer,
+        Err(CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_))) => {
+            let cause = Cause::new(CauseKind::Unsupported, e.to_string());
+            let refused = |(p, b): &(TopicPartition, BatchId)| {
+                (p.clone(), *b, outbox::BatchFact::Refused(cause.clone()))
+            };
+            return Input::Produced { request, facts: ids.iter().map(refused).collect() };
+        }
+        Err(e) => {
+            tracing::debug!(error = %e, "Produce was not answered");
+            return Input::ProduceLost(request);
+        }
+    };
+    let mut seen = Vec::with_capacity(ids.len());
+    for answer in answers {
+        if let Some(leader) = answer.leader {
+            shared.router.learn_leader(&answer.partition, leader);
+        }
+        let asked = ids.iter().find(|(p, _)| *p == answer.partition);
+        // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
+        if let Some((partition, batch)) = asked {
+            seen.push((partition.clone(), *batch, facts::produced(version, &answer)));
+        }
+    }
+    Input::Produced { request, facts: seen }
+}

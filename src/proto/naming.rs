@@ -1,0 +1,290 @@
+//! Transactional ids of a sink: how they are named, and which subtask answers for which.
+//!
+//! An id is `prefix-subtask-number`. It belongs to a prefix only if it is exactly the prefix followed by two decimal
+//! numbers: `a` does not own `a-b-0-1`, which belongs to the job with the prefix `a-b`.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::ids::TransactionalId;
+
+/// The longest prefix, in bytes. Kafka itself takes ids up to 32767 bytes.
+pub const PREFIX_MAX_BYTES: usize = 1024;
+
+/// How the numbers of ids are chosen, and with it how leftovers are found (Flink's `TransactionNamingStrategy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Naming {
+    /// `prefix-subtask-checkpoint`: every transaction has a new id, which the broker remembers for a week.
+    Incrementing,
+    /// `prefix-subtask-slot`: the smallest slot that is free.
+    #[default]
+    Pooled,
+}
+
+impl Naming {
+    /// Whether state of `self` can be continued with `next`. The way back is refused, as in Flink: the ids of a pool
+    /// do not tell checkpoints, so leftovers would be missed.
+    ///
+    /// # Errors
+    /// [`NamingError::Migration`].
+    pub fn continue_as(self, next: Self) -> Result<Self, NamingError> {
+        match (self, next) {
+            (Self::Pooled, Self::Incrementing) => Err(NamingError::Migration),
+            (Self::Incrementing | Self::Pooled, _) => Ok(next),
+        }
+    }
+}
+
+/// What is wrong with names or their owners.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamingError {
+    /// No prefix.
+    #[error("the transactional id prefix is empty")]
+    Empty,
+    /// Too long.
+    #[error("the transactional id prefix has {bytes} bytes, more than {PREFIX_MAX_BYTES}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// From pooled names back to incrementing ones.
+    #[error("pooled transactional ids cannot be continued as incrementing ones")]
+    Migration,
+    /// Restored states disagree about how many subtasks there were.
+    #[error("restored writer states tell different numbers of subtasks: {first} and {second}")]
+    NotUniform {
+        /// One of them.
+        first: u32,
+        /// Another.
+        second: u32,
+    },
+    /// A subtask that does not exist.
+    #[error("subtask {subtask} is not one of {total}")]
+    NoSuchSubtask {
+        /// The subtask.
+        subtask: u32,
+        /// How many there are.
+        total: u32,
+    },
+}
+
+/// A validated transactional id prefix.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdPrefix(Arc<str>);
+
+/// What an id of a prefix says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdParts {
+    /// The subtask that made it.
+    pub subtask: u32,
+    /// Its slot or checkpoint.
+    pub number: u64,
+}
+
+impl IdPrefix {
+    /// Checks a prefix.
+    ///
+    /// # Errors
+    /// [`NamingError`] when it is empty or longer than [`PREFIX_MAX_BYTES`].
+    pub fn new(prefix: &str) -> Result<Self, NamingError> {
+        match prefix.len() {
+            0 => Err(NamingError::Empty),
+            bytes if bytes > PREFIX_MAX_BYTES => Err(NamingError::TooLong { bytes }),
+            _ => Ok(Self(prefix.into())),
+        }
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of these parts.
+    #[must_use]
+    pub fn id(&self, parts: IdParts) -> TransactionalId {
+        TransactionalId::new(format!("{}-{}-{}", self.0, parts.subtask, parts.number))
+    }
+
+    /// The parts of an id, if it is exactly one of this prefix as [`IdPrefix::id`] writes it.
+    #[must_use]
+    pub fn parse(&self, id: &str) -> Option<IdParts> {
+        let (subtask, number) = id.strip_prefix(&*self.0)?.strip_prefix('-')?.split_once('-')?;
+        let parts = IdParts { subtask: decimal(subtask)?.try_into().ok()?, number: decimal(number)? };
+        Some(parts)
+    }
+
+    /// The RE2 pattern for ListTransactions that matches every id of this prefix. What it finds still goes through
+    /// [`IdPrefix::parse`], for brokers before version 2 do not filter.
+    #[must_use]
+    pub fn pattern(&self) -> String {
+        let escape = |c: char| if c.is_ascii_punctuation() { format!("\\{c}") } else { c.to_string() };
+        let prefix: String = self.0.chars().map(escape).collect();
+        format!("{prefix}-[0-9]+-[0-9]+")
+    }
+}
+
+/// Digits without a sign or leading zeros, so that one number has one spelling.
+fn decimal(digits: &str) -> Option<u64> {
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if plain { digits.parse().ok() } else { None }
+}
+
+/// Which subtasks' ids a writer answers for. It is part of the writer's state, so that after a change of the
+/// parallelism every id has exactly one owner.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ownership {
+    /// The subtask under which new ids are made; always one of `owned`.
+    first: u32,
+    owned: BTreeSet<u32>,
+    total: u32,
+}
+
+impl Ownership {
+    /// Subtask `subtask` of `total`, at the first start.
+    ///
+    /// # Errors
+    /// [`NamingError::NoSuchSubtask`].
+    pub fn new(subtask: u32, total: u32) -> Result<Self, NamingError> {
+        if subtask < total {
+            Ok(Self { first: subtask, owned: BTreeSet::from([subtask]), total })
+        } else {
+            Err(NamingError::NoSuchSubtask { subtask, total })
+        }
+    }
+
+    /// Ownership from its kept parts.
+    ///
+    /// # Errors
+    /// [`NamingError::NoSuchSubtask`] when nothing is owned, or a subtask beyond the total.
+    pub fn from_parts(owned: impl IntoIterator<Item = u32>, total: u32) -> Result<Self, NamingError> {
+        let owned: BTreeSet<u32> = owned.into_iter().collect();
+        let beyond = owned.last().filter(|last| **last >= total).copied();
+        match (owned.first().copied(), beyond) {
+            (Some(first), None) => Ok(Self { first, owned, total }),
+            (_, beyond) => Err(NamingError::NoSuchSubtask { subtask: beyond.unwrap_or(0), total }),
+        }
+    }
+
+    /// The state as it is kept: one share per owned subtask, so that a later restart with more subtasks can deal
+    /// them out again.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Self> {
+        self.owned
+            .iter()
+            .map(|s| Self { first: *s, owned: BTreeSet::from([*s]), total: self.total })
+            .collect()
+    }
+
+    /// What subtask `subtask` of `parallelism` owns after a restart that gave it these shares. All shares of a run
+    /// are dealt out in their order, round by round, beginning with subtask 0; so a subtask that gets none has a
+    /// number that nobody had before, and owns itself.
+    ///
+    /// # Errors
+    /// [`NamingError::NotUniform`] when the states are not of one run, [`NamingError::NoSuchSubtask`].
+    pub fn restore(subtask: u32, parallelism: u32, states: &[Self]) -> Result<Self, NamingError> {
+        let Some(former) = states.first() else { return Self::new(subtask, parallelism) };
+        if let Some(other) = states.iter().find(|s| s.total != former.total) {
+            return Err(NamingError::NotUniform { first: former.total, second: other.total });
+        }
+        let owned = states.iter().flat_map(|s| s.owned.iter().copied());
+        Self::from_parts(owned, former.total.max(parallelism))
+    }
+
+    /// True when the ids of `subtask` are this writer's to end.
+    #[must_use]
+    pub fn owns(&self, subtask: u32) -> bool {
+        self.owned.contains(&(subtask % self.total))
+    }
+
+    /// The subtask under which new ids are made.
+    #[must_use]
+    pub fn subtask(&self) -> u32 {
+        self.first
+    }
+
+    /// The subtasks that are owned, in order.
+    pub fn owned(&self) -> impl Iterator<Item = u32> + '_ {
+        self.owned.iter().copied()
+    }
+
+    /// The largest number of subtasks there ever were.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_exact_ids_belong_to_a_prefix() {
+        let a = IdPrefix::new("a").unwrap();
+        assert_eq!(a.parse("a-0-1"), Some(IdParts { subtask: 0, number: 1 }));
+        for other in
+            ["a-b-0-1", "ab-0-1", "a-0", "a-0-1-2", "a--1", "a-0-", "a-00-1", "a-+1-2", "A-0-1", "b-0-1"]
+        {
+            assert_eq!(a.parse(other), None, "{other}");
+        }
+        assert_eq!(a.parse("a-4294967296-0"), None);
+        assert_eq!(a.parse("a-0-18446744073709551616"), None);
+        assert_eq!(IdPrefix::new("a-0").unwrap().parse("a-0-1-2"), Some(IdParts { subtask: 1, number: 2 }));
+    }
+
+    #[test]
+    fn the_pattern_escapes_the_prefix() {
+        assert_eq!(IdPrefix::new(r"a.b\E").unwrap().pattern(), r"a\.b\\E-[0-9]+-[0-9]+");
+    }
+
+    #[test]
+    fn prefixes_are_checked() {
+        assert_eq!(IdPrefix::new(""), Err(NamingError::Empty));
+        assert_eq!(IdPrefix::new(&"x".repeat(1025)), Err(NamingError::TooLong { bytes: 1025 }));
+    }
+
+    #[test]
+    fn a_pool_is_not_continued_as_increments() {
+        assert_eq!(Naming::Pooled.continue_as(Naming::Incrementing), Err(NamingError::Migration));
+        assert_eq!(Naming::Incrementing.continue_as(Naming::Pooled), Ok(Naming::Pooled));
+    }
+
+    #[test]
+    fn states_of_different_runs_are_refused() {
+        let states = [Ownership::new(0, 2).unwrap(), Ownership::new(1, 3).unwrap()];
+        let error = Ownership::restore(0, 2, &states).unwrap_err();
+        assert_eq!(error, NamingError::NotUniform { first: 2, second: 3 });
+        assert!(Ownership::new(2, 2).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn ids_come_back(prefix in "[a-z0-9.-]{1,20}", subtask: u32, number: u64) {
+            let prefix = IdPrefix::new(&prefix).unwrap();
+            let parts = IdParts { subtask, number };
+            prop_assert_eq!(prefix.parse(prefix.id(parts).as_str()), Some(parts));
+        }
+
+        /// However often the job is rescaled, every id that was ever made has exactly one owner.
+        #[test]
+        fn every_id_has_one_owner(sizes in proptest::collection::vec(1..7u32, 1..5)) {
+            let mut made: BTreeSet<u32> = BTreeSet::new();
+            let mut states: Vec<Ownership> = Vec::new();
+            for parallelism in sizes {
+                let mut shares: Vec<Ownership> = states.iter().flat_map(Ownership::shares).collect();
+                shares.sort_by_key(Ownership::subtask);
+                let dealt = |subtask: u32| {
+                    let of = shares.iter().zip(0u32..).filter(|(_, i)| i % parallelism == subtask);
+                    of.map(|(s, _)| s.clone()).collect::<Vec<_>>()
+                };
+                states = (0..parallelism).map(|s| Ownership::restore(s, parallelism, &dealt(s)).unwrap()).collect();
+                made.extend(states.iter().map(Ownership::subtask));
+                for subtask in &made {
+                    prop_assert_eq!(states.iter().filter(|s| s.owns(*subtask)).count(), 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::{Identity, ProducerEpoch, TopicId};
+
+fn pool(naming: Naming) -> Pool {
+    Pool::new(naming, IdPrefix::new("job").unwrap(), Ownership::new(0, 2).unwrap(), DEFAULT_SLOTS)
+}
+
+fn hanging(id: TransactionalId) -> CommittedButHanging {
+    let open = OpenTransaction { start_offset: 8, producer_epoch: ProducerEpoch(3), coordinator_epoch: 2 };
+    CommittedButHanging {
+        transactional_id: id,
+        identity: Identity::new(7, 3),
+        decision: Decision::Commit,
+        by: Some(DecidedBy::EndTxnV2),
+        partitions: vec![HangingPartition {
+            partition: TopicPartition::new("t", 1),
+            topic_id: TopicId([1; 16]),
+            offset: Some(10),
+            open,
+        }],
+    }
+}
+
+fn none() -> BTreeSet<TransactionalId> {
+    BTreeSet::new()
+}
+
+#[test]
+fn an_id_comes_back_only_when_decided_settled_and_dropped() {
+    let steps: [fn(&mut Pool); 3] =
+        [|p| p.decided(0).unwrap(), |p| p.settled(0).unwrap(), |p| p.durable(&BTreeSet::new())];
+    for left_out in 0..3 {
+        let mut pool = pool(Naming::Pooled);
+        assert_eq!(pool.take(1), Ok(0));
+        pool.prepared(0, 1).unwrap();
+        pool.durable(&BTreeSet::from([pool.id(0)]));
+        for (i, step) in
+            steps.iter().enumerate().filter(|(i, _)| *i != left_out && !(left_out == 0 && *i == 1))
+        {
+            let _ = i;
+            step(&mut pool);
+        }
+        assert!(pool.state(0).is_some(), "step {left_out} left out");
+        assert_eq!(pool.take(2), Ok(1));
+        steps[left_out](&mut pool);
+        if left_out == 0 {
+            pool.settled(0).unwrap();
+            assert!(pool.state(0).is_some(), "it was dropped before it was decided, so a later drop counts");
+            pool.durable(&none());
+        }
+        assert_eq!(pool.take(3), Ok(0));
+    }
+}
+
+#[test]
+fn a_committable_that_a_durable_checkpoint_lists_keeps_its_id() {
+    let mut pool = pool(Naming::Pooled);
+    let slot = pool.take(1).unwrap();
+    pool.prepared(slot, 1).unwrap();
+    pool.decided(slot).unwrap();
+    pool.settled(slot).unwrap();
+    pool.durable(&BTreeSet::from([pool.id(slot)]));
+    assert!(pool.state(slot).is_some());
+    pool.durable(&none());
+    assert!(pool.state(slot).is_none());
+}
+
+#[test]
+fn an_aborted_transaction_must_only_be_settled() {
+    let mut pool = pool(Naming::Pooled);
+    let slot = pool.take(1).unwrap();
+    pool.decided(slot).unwrap();
+    assert!(pool.state(slot).is_some());
+    pool.settled(slot).unwrap();
+    assert!(pool.state(slot).is_none());
+}
+
+#[test]
+fn an_exhausted_pool_tells_what_it_waits_for() {
+    let mut pool = pool(Naming::Pooled);
+    for checkpoint in 0..4 {
+        let slot = pool.take(checkpoint).unwrap();
+        pool.prepared(slot, checkpoint).unwrap();
+    }
+    pool.decided(0).unwrap();
+    let error = pool.take(5).unwrap_err();
+    assert_eq!(error, PoolExhausted { capacity: 4, active: 0, prepared: 3, decided: 1 });
+    pool.settled(0).unwrap();
+    pool.durable(&(1..4).map(|slot| pool.id(slot)).collect());
+    assert_eq!(pool.take(5), Ok(0));
+}
+
+#[test]
+fn a_retired_id_is_never_used_and_takes_no_capacity() {
+    let mut pool = pool(Naming::Pooled);
+    let slot = pool.take(1).unwrap();
+    pool.prepared(slot, 1).unwrap();
+    pool.decided(slot).unwrap();
+    pool.retire(slot, hanging(pool.id(slot))).unwrap();
+    pool.durable(&none());
+    assert_eq!(pool.settled(slot), Err(Misuse { slot }));
+    for _ in 0..4 {
+        assert_ne!(pool.take(2).unwrap(), slot);
+    }
+    let kept = WriterState::from_bytes(&pool.state_to_keep().to_bytes()).unwrap();
+    let restored = Pool::restore(&kept, Naming::Pooled, IdPrefix::new("job").unwrap(), 4).unwrap();
+    assert!(matches!(restored.state(slot), Some(SlotState::Retired(_))));
+    assert_eq!(kept.active, (1..5).map(|slot| pool.id(slot)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_recovery_could_not_judge_is_avoided() {
+    let mut pool = pool(Naming::Pooled);
+    let avoid = BTreeSet::from([pool.id(0), TransactionalId::new("job-1-1")]);
+    let retired = vec![hanging(pool.id(1))];
+    pool.recovered(&Recovered { avoid, retired, ..Recovered::default() });
+    assert_eq!(pool.take(1), Ok(2));
+    pool.durable(&none());
+    assert_eq!(pool.take(2), Ok(3));
+    assert_eq!(pool.state_to_keep().retired.len(), 1);
+    let elsewhere = vec![hanging(TransactionalId::new("job-1-7"))];
+    pool.recovered(&Recovered { retired: elsewhere, ..Recovered::default() });
+    assert_eq!(pool.state_to_keep().retired.len(), 2);
+}
+
+#[test]
+fn shares_lose_nothing_when_they_are_dealt_out_and_joined() {
+    let mut state = pool(Naming::Pooled).state_to_keep();
+    state.ownership = Ownership::from_parts([0, 1, 2], 3).unwrap();
+    state.active = vec![TransactionalId::new("job-0-1")];
+    let shares = state.shares();
+    assert_eq!(shares.len(), 3);
+    let joined = WriterState::join(0, 1, &shares).unwrap().unwrap();
+    assert_eq!(joined, state);
+    assert_eq!(WriterState::join(3, 4, &[]), Ok(None));
+}
+
+#[test]
+fn a_new_prefix_remembers_the_former_ones() {
+    let state = pool(Naming::Pooled).state_to_keep();
+    let new = Pool::restore(&state, Naming::Pooled, IdPrefix::new("other").unwrap(), 4).unwrap();
+    assert_eq!(new.state_to_keep().former_prefixes, [IdPrefix::new("job").unwrap()]);
+    let back = Pool::restore(&new.state_to_keep(), Naming::Pooled, IdPrefix::new("job").unwrap(), 4).unwrap();
+    assert_eq!(back.state_to_keep().former_prefixes, [IdPrefix::new("other").unwrap()]);
+    assert!(Pool::restore(&state, Naming::Incrementing, IdPrefix::new("job").unwrap(), 4).is_err());
+}
+
+#[test]
+fn incrementing_ids_follow_the_checkpoints() {
+    let mut pool = pool(Naming::Incrementing);
+    assert_eq!(pool.take(17), Ok(17));
+    assert_eq!(pool.id(17).as_str(), "job-0-17");
+    assert_eq!(pool.slot(&TransactionalId::new("job-1-17")), None);
+}
+
+#[test]
+fn an_unused_id_is_free_at_once_and_wrong_steps_change_nothing() {
+    let mut pool = pool(Naming::Pooled);
+    let slot = pool.take(1).unwrap();
+    pool.unused(slot).unwrap();
+    assert_eq!(pool.take(1), Ok(slot));
+    pool.prepared(slot, 1).unwrap();
+    let before = pool.clone();
+    assert!(pool.prepared(slot, 2).is_err() && pool.unused(slot).is_err() && pool.settled(slot).is_err());
+    assert!(pool.decided(99).is_err() && pool.retire(slot, hanging(pool.id(slot))).is_err());
+    assert_eq!(pool, before);
+}
+
+#[test]
+fn writer_state_is_refused_torn_or_flipped() {
+    let mut pool = pool(Naming::Pooled);
+    pool.adopt(3, SlotState::Retired(Box::new(hanging(pool.id(3)))));
+    let bytes = pool.state_to_keep().to_bytes();
+    assert_eq!(WriterState::from_bytes(&bytes), Ok(pool.state_to_keep()));
+    for end in 0..bytes.len() {
+        assert!(WriterState::from_bytes(&bytes[..end]).is_err());
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(WriterState::from_bytes(&flipped).is_err(), "bit {bit}");
+    }
+}
+
+proptest! {
+    /// Whatever happens in which order: an id that is handed out has no open, undecided, listed or unsettled past.
+    #[test]
+    fn an_id_in_use_is_never_handed_out(steps in proptest::collection::vec((0..6u8, 0..5u64), 1..80)) {
+        let mut pool = pool(Naming::Pooled);
+        let mut busy: BTreeMap<Slot, (bool, bool, bool)> = BTreeMap::new();
+        for (n, (step, slot)) in (0u64..).zip(steps) {
+            match step {
+                0 => if let Ok(slot) = pool.take(n) {
+                    prop_assert!(busy.insert(slot, (false, false, false)).is_none());
+                },
+                1 => { let _ = pool.prepared(slot, n); }
+                2 => if pool.decided(slot).is_ok() { busy.entry(slot).and_modify(|b| b.0 = true); },
+                3 => if pool.settled(slot).is_ok() { busy.entry(slot).and_modify(|b| b.1 = true); },
+                4 => { pool.durable(&BTreeSet::new()); busy.values_mut().filter(|b| b.0).for_each(|b| b.2 = true); }
+                _ => { pool.durable(&BTreeSet::from([pool.id(slot)])); }
+            }
+            busy.retain(|slot, known| pool.state(*slot).is_some() || !(known.0 && known.1));
+            for slot in busy.keys() {
+                prop_assert!(pool.state(*slot).is_some(), "slot {} became free too early", slot);
+            }
+        }
+    }
+}
