@@ -9,7 +9,7 @@ use std::time::Duration;
 use kafka_2pc::broker::{Api, Broker, BrokerConfig, Fault, LeaderlessMarker, Profile, Reaction};
 use kafka_2pc::ids::TopicPartition;
 use kafka_protocol::messages as m;
-use raw::{Cluster, Connection, batch, topic, unique};
+use raw::{Cluster, Connection, batch, unique};
 
 const CONCURRENT_TRANSACTIONS: i16 = 51;
 
@@ -110,18 +110,7 @@ async fn a_marker_for_a_partition_without_leader_is_lost_and_can_be_repaired() {
     // The next transaction's abort closes both.
     let (marked, lost) = (next, c.produce(12, &txn, ("t", 0), batch(next, 0, 1)).await);
     assert_eq!(lost, Ok(1));
-    let marker = m::write_txn_markers_request::WritableTxnMarker::default()
-        .with_producer_id(marked.0.into())
-        .with_producer_epoch(marked.1)
-        .with_transaction_result(true)
-        .with_topics(vec![
-            m::write_txn_markers_request::WritableTxnMarkerTopic::default()
-                .with_name(topic("t"))
-                .with_partition_indexes(vec![0]),
-        ]);
-    let request = m::WriteTxnMarkersRequest::default().with_markers(vec![marker]);
-    let answer = c.leader("t", 0).await.call(1, &request).await;
-    assert_eq!(answer.markers[0].topics[0].partitions[0].error_code, 0);
+    assert_eq!(c.mark(("t", 0), marked, true).await, 0);
     assert_eq!(last_stable_offset(&c, "t").await, 3);
     assert_eq!(c.end(5, &txn, marked, false).await.0, 0);
     c.settled(&txn).await;

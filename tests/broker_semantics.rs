@@ -319,3 +319,62 @@ async fn listing_filters_as_kafka_does() {
     assert_eq!(list(all().with_transactional_id_pattern(quoted("list-"))).await.1, [] as [&str; 0]);
     assert_eq!(list(all().with_transactional_id_pattern(Some(raw::text("(")))).await.0, 128);
 }
+
+#[tokio::test]
+async fn an_administrators_abort_is_not_told_to_the_coordinator() {
+    let (_broker, c, topic) = cluster().await;
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    for partition in [0, 1] {
+        assert_eq!(c.produce(12, &txn, (&topic, partition), batch(pair, 0, 1)).await, Ok(0));
+    }
+    assert_eq!(c.mark((&topic, 0), pair, false).await, 0);
+    assert_eq!(&*c.describe(&txn).await.transaction_state, "Ongoing");
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+    assert_eq!(markers(&c, &topic).await, [(pair.1, ControlType::Abort), (pair.1 + 1, ControlType::Commit)]);
+    assert_eq!(c.mark((&topic, 0), pair, true).await, INVALID_PRODUCER_EPOCH);
+    assert_eq!(c.mark((&topic, 0), (pair.0, pair.1 + 1), true).await, 0, "once more does no harm");
+}
+
+#[tokio::test]
+async fn a_deleted_topic_lets_the_commit_succeed() {
+    let (_broker, c, topic) = cluster().await;
+    let (txn, other) = (unique("txn"), unique("t"));
+    c.create_topic(&other, 1).await;
+    let pair = c.init(&txn, None).await.unwrap();
+    for name in [&topic, &other] {
+        assert_eq!(c.produce(12, &txn, (name, 0), batch(pair, 0, 1)).await, Ok(0));
+    }
+    let request =
+        m::DeleteTopicsRequest::default().with_topic_names(vec![raw::topic(&other)]).with_timeout_ms(5000);
+    assert_eq!(c.any().await.call(5, &request).await.responses[0].error_code, 0);
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    assert_eq!(markers(&c, &topic).await, [(pair.1 + 1, ControlType::Commit)]);
+}
+
+#[tokio::test]
+async fn deleted_records_of_an_open_transaction_do_not_end_it() {
+    let (_broker, c, topic) = cluster().await;
+    let txn = unique("txn");
+    let pair = c.init(&txn, None).await.unwrap();
+    assert_eq!(c.produce(12, &txn, (&topic, 0), batch(pair, 0, 2)).await, Ok(0));
+    assert_eq!(c.produce(12, &txn, (&topic, 0), batch(pair, 2, 1)).await, Ok(2));
+    for (offset, stable) in [(1, 0), (2, 2)] {
+        let partition = m::delete_records_request::DeleteRecordsPartition::default().with_offset(offset);
+        let named = m::delete_records_request::DeleteRecordsTopic::default()
+            .with_name(raw::topic(&topic))
+            .with_partitions(vec![partition]);
+        let request = m::DeleteRecordsRequest::default().with_topics(vec![named]).with_timeout_ms(5000);
+        let answer = c.leader(&topic, 0).await.call(2, &request).await;
+        assert_eq!(answer.topics[0].partitions[0].low_watermark, offset);
+        let fetched = c.fetch(&topic, 0, offset, 1).await.responses[0].partitions[0].clone();
+        assert_eq!((fetched.log_start_offset, fetched.last_stable_offset), (offset, stable));
+    }
+    assert_eq!(c.end(5, &txn, pair, true).await.0, 0);
+    c.settled(&txn).await;
+    let fetched = c.fetch(&topic, 0, 2, 1).await;
+    assert_eq!(fetched.responses[0].partitions[0].last_stable_offset, 4);
+}

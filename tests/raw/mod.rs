@@ -15,6 +15,8 @@ use kafka_2pc::wire::api::Api;
 use kafka_2pc::wire::batch::{BatchBuilder, Stamp};
 use kafka_2pc::wire::frame::{RequestHeader, decode_response_header};
 use kafka_2pc::wire::guard;
+use kafka_protocol::messages::WriteTxnMarkersRequest;
+use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, DescribeProducersRequest, DescribeTransactionsRequest, EndTxnRequest,
     FetchRequest, FetchResponse, FindCoordinatorRequest, InitProducerIdRequest, MetadataRequest,
@@ -279,6 +281,21 @@ impl Cluster {
         let request = DescribeProducersRequest::default().with_topics(vec![topic]);
         let mut leader = self.leader(name, usize::try_from(partition).unwrap()).await;
         leader.call(0, &request).await.topics.remove(0).partitions.remove(0).active_producers
+    }
+
+    /// WriteTxnMarkers 1 for one partition, as an administrator's tool sends it.
+    pub async fn mark(&self, to: (&str, i32), pair: Pair, commit: bool) -> i16 {
+        let partitions =
+            WritableTxnMarkerTopic::default().with_name(topic(to.0)).with_partition_indexes(vec![to.1]);
+        let marker = WritableTxnMarker::default()
+            .with_producer_id(pair.0.into())
+            .with_producer_epoch(pair.1)
+            .with_transaction_result(commit)
+            .with_topics(vec![partitions]);
+        let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
+        let mut leader = self.leader(to.0, usize::try_from(to.1).unwrap()).await;
+        let answer = leader.call(1, &request).await;
+        answer.markers[0].topics[0].partitions[0].error_code
     }
 
     /// Fetch 12 of one partition from `offset`; isolation 1 is read_committed.
