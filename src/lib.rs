@@ -4,6 +4,8 @@
 #[cfg(feature = "broker")]
 pub mod broker;
 pub mod checkpoint;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod client;
 pub mod exchange;
 pub mod ids;

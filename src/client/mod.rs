@@ -1,9 +1,11 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
 mod config;
+mod consumer;
 mod error;
 mod evidence;
 mod look;
+mod offsets;
 mod partitioner;
 mod producer;
 mod repair;
@@ -14,7 +16,9 @@ mod topic;
 mod transaction;
 mod writer;
 
+pub use crate::exchange::Isolation;
 pub use config::{ClientConfig, ConfigError};
+pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use repair::RepairError;
@@ -84,6 +88,11 @@ impl Client {
     /// A producer that writes transactions under `transactional_id`.
     pub fn transactional_producer(&self, transactional_id: TransactionalId) -> ProducerBuilder {
         ProducerBuilder::new(Arc::clone(&self.router), transactional_id)
+    }
+
+    /// A reader of partitions.
+    pub fn consumer(&self) -> ConsumerBuilder {
+        ConsumerBuilder::new(Arc::clone(&self.router))
     }
 
     /// Takes up a prepared transaction, from whatever process prepared it.
