@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::exit::Exit;
+use super::Usage;
 use crate::{
     checkpoint::step::{Note, Step, Steps},
     net::Clock,
@@ -25,15 +25,15 @@ struct Crash {
 }
 
 /// The steps of a job as the environment wants them watched.
-pub(super) fn steps() -> Result<Steps, Exit> {
+pub(super) fn steps() -> Result<Steps, Usage> {
     let at = match env::var("KAFKA_2PC_CRASH") {
-        Ok(text) => Some(parse(&text).map_err(|e| Exit::usage(format!("KAFKA_2PC_CRASH: {e}")))?),
+        Ok(text) => Some(parse(&text).map_err(|e| Usage(format!("KAFKA_2PC_CRASH: {e}")))?),
         Err(_) => None,
     };
     let trace = match env::var_os("KAFKA_2PC_TRACE") {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(&path);
-            Some(file.map_err(|e| Exit::usage(format!("KAFKA_2PC_TRACE={}: {e}", path.to_string_lossy())))?)
+            Some(file.map_err(|e| Usage(format!("KAFKA_2PC_TRACE={}: {e}", path.to_string_lossy())))?)
         }
         None => None,
     };

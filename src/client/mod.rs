@@ -1,5 +1,6 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
+mod admin;
 mod config;
 mod consumer;
 mod error;

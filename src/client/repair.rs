@@ -53,10 +53,7 @@ pub enum RepairError {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Repairs, and sees that it worked. Repairing what is settled writes nothing.
-pub(crate) async fn repair(
-    router: &Arc<Router>,
-    hanging: &CommittedButHanging,
-) -> Result<(), RepairError> {
+pub(crate) async fn repair(router: &Arc<Router>, hanging: &CommittedButHanging) -> Result<(), RepairError> {
     // What was found open may have been ended since: only what is open now is written to.
     let hanging = match settle::settle(router, SettleTarget::again(hanging), PATIENCE).await {
         Ok(_) => return Ok(()),
@@ -74,10 +71,7 @@ pub(crate) async fn repair(
     }
 }
 
-fn by_leader(
-    router: &Router,
-    markers: Vec<MarkerToWrite>,
-) -> Result<Vec<(NodeId, Marker)>, RepairError> {
+fn by_leader(router: &Router, markers: Vec<MarkerToWrite>) -> Result<Vec<(NodeId, Marker)>, RepairError> {
     // One request holds markers of one producer; partitions differ in their coordinator epoch at most.
     type Same = (NodeId, Identity, i32, i8);
     let mut groups: BTreeMap<Same, Marker> = BTreeMap::new();

@@ -1,9 +1,9 @@
 //! Sockets, timers and tasks: the only place that names them. What to do is decided in `proto`; here it is done.
 
+mod background;
 mod clock;
 mod connection;
 mod connector;
-mod background;
 mod probe;
 
 pub use background::Background;

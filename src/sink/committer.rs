@@ -54,7 +54,8 @@ impl Committer {
     /// # Cancel safety
     /// Cancel safe: what was sent is decided by the broker in any case; commit again to learn how.
     pub async fn commit(&self, committables: Vec<Committable>) -> Vec<Committed> {
-        let all: FuturesUnordered<_> = committables.into_iter().map(|c| self.commit_one(c, First::EndTxn)).collect();
+        let all: FuturesUnordered<_> =
+            committables.into_iter().map(|c| self.commit_one(c, First::EndTxn)).collect();
         all.collect().await
     }
 

@@ -198,7 +198,9 @@ impl Driver<'_> {
                 let (transactions, silent_brokers) = self.client.list_for_recovery(&patterns).await;
                 RecoveryInput::Listed { transactions, silent_brokers }
             }
-            RecoveryEffect::LookForOpen => RecoveryInput::Open(self.client.open_producers(&self.partitions()).await),
+            RecoveryEffect::LookForOpen => {
+                RecoveryInput::Open(self.client.open_producers(&self.partitions()).await)
+            }
             RecoveryEffect::Describe(ids) => {
                 RecoveryInput::Described(join_all(ids.iter().map(|id| self.describe(id))).await)
             }
@@ -244,7 +246,9 @@ impl Driver<'_> {
     async fn describe(&self, id: &TransactionalId) -> Described {
         for _ in 0..50 {
             match self.client.describe_for_recovery(id).await {
-                Described::Retry | Described::Relookup => tokio::time::sleep(Duration::from_millis(100)).await,
+                Described::Retry | Described::Relookup => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
                 described => return described,
             }
         }

@@ -29,7 +29,7 @@ use crate::{
 /// Runs the job until its input ends, `stop` is done, or something is wrong.
 ///
 /// # Errors
-/// [`PipelineError`]; everything up to the last complete checkpoint is safe.
+/// [`PipelineError`], with what was done until then; everything up to the last complete checkpoint is safe.
 ///
 /// # Cancel safety
 /// Dropping the future is like a crash: run the job again.
@@ -38,16 +38,14 @@ pub async fn run(
     store: &mut dyn JobStore,
     job: &Job,
     stop: impl Future<Output = ()> + Send,
-) -> Result<Summary, PipelineError> {
-    job.sink.validate()?;
-    let mut running = Running::start(client, store, job).await?;
-    let mut stop = Box::pin(stop.fuse());
-    let finished = running.pump(&mut stop).await?;
-    if running.summary.open.is_empty() {
-        running.finish().await?;
+) -> Result<Summary, (PipelineError, Summary)> {
+    let early = |e: PipelineError| (e, Summary::default());
+    job.sink.validate().map_err(|e| early(e.into()))?;
+    let mut running = Running::start(client, store, job).await.map_err(early)?;
+    match running.to_the_end(stop).await {
+        Ok(()) => Ok(running.summary),
+        Err(e) => Err((e, running.summary)),
     }
-    running.summary.finished = finished;
-    Ok(running.summary)
 }
 
 /// Something in the background came to its end.
@@ -159,6 +157,15 @@ impl<'a> Running<'a> {
             if !hangs.contains(&listed.committable.transactional_id) {
                 self.background.push(settle(&self.committer, listed.committable.clone()));
             }
+        }
+        Ok(())
+    }
+
+    async fn to_the_end(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), PipelineError> {
+        let mut stop = Box::pin(stop.fuse());
+        self.summary.finished = self.pump(&mut stop).await?;
+        if self.summary.open.is_empty() {
+            self.finish().await?;
         }
         Ok(())
     }
@@ -285,10 +292,11 @@ impl<'a> Running<'a> {
             self.job.steps.step(Step::Prepared);
         }
         let mut listed = self.listed.clone();
-        listed.extend(committable.iter().map(|c| ListedCommittable {
-            committable: c.clone(),
-            status: CommitStatus::Pending,
-        }));
+        listed.extend(
+            committable
+                .iter()
+                .map(|c| ListedCommittable { committable: c.clone(), status: CommitStatus::Pending }),
+        );
         if let (Some(StopAfter::Prepare), Some(committable)) = (self.job.stop_after, &committable) {
             self.leave_open(committable)?;
             return Ok(true);
@@ -301,14 +309,21 @@ impl<'a> Running<'a> {
         if same {
             return Ok(false);
         }
-        self.write_checkpoint(Checkpoint { id, input, committables: listed, writers, ..self.checkpoint.clone() })?;
+        self.write_checkpoint(Checkpoint {
+            id,
+            input,
+            committables: listed,
+            writers,
+            ..self.checkpoint.clone()
+        })?;
         let Some(committable) = committable else { return Ok(false) };
         if self.job.stop_after == Some(StopAfter::Durable) {
             self.leave_open(&committable)?;
             return Ok(true);
         }
         let committer = self.committer.clone();
-        self.listed.push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
+        self.listed
+            .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
         let first = crate::proto::resume::First::EndTxn;
         let commit = async move { Event::Committed(committer.commit_one(committable, first).await) };
         self.background.push(Background::start(commit));
@@ -372,7 +387,9 @@ impl<'a> Running<'a> {
 
     fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
         let resumed = match &committed.result {
-            Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => resumed,
+            Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
+                resumed
+            }
             Ok(_) | Err(_) => return Err(PipelineError::NotCommitted(vec![committed])),
         };
         self.writer.decided(&committed.committable, resumed);
@@ -481,7 +498,6 @@ fn settle(committer: &Committer, committable: Committable) -> Background<Event> 
     })
 }
 
-
 /// Looks once more at what was found hanging: it may have been repaired since.
 fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
     let client = client.clone();
@@ -491,11 +507,7 @@ fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
     })
 }
 
-async fn write(
-    writer: &mut SinkWriter,
-    topic: &Topic,
-    record: &LineRecord<'_>,
-) -> Result<(), WriteError> {
+async fn write(writer: &mut SinkWriter, topic: &Topic, record: &LineRecord<'_>) -> Result<(), WriteError> {
     let headers: Vec<HeaderRef<'_>> =
         record.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect();
     let borrowed = RecordRef {

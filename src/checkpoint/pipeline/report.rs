@@ -35,6 +35,22 @@ pub struct Summary {
     pub bad_line: Option<(u64, String)>,
 }
 
+impl Summary {
+    /// This run's summary and the next one's together.
+    #[must_use]
+    pub fn and(self, next: Self) -> Self {
+        Self {
+            records: self.records + next.records,
+            bytes: self.bytes + next.bytes,
+            skipped: self.skipped + next.skipped,
+            checkpoints: self.checkpoints + next.checkpoints,
+            resumed: self.resumed + next.resumed,
+            aborted: self.aborted + next.aborted,
+            ..next
+        }
+    }
+}
+
 /// A prepared transaction that was left to others.
 #[derive(Debug)]
 pub struct OpenCommittable {

@@ -77,7 +77,11 @@ impl CoordinatorSaw {
     pub fn story(&self) -> String {
         match self {
             Self::Another(view) => {
-                format!("the coordinator shows another transaction ({}, {})", view.identity, view.state.name())
+                format!(
+                    "the coordinator shows another transaction ({}, {})",
+                    view.identity,
+                    view.state.name()
+                )
             }
             Self::NotFound => "the coordinator does not know the id".into(),
             Self::Blind => "the coordinator may not or can't be asked".into(),
