@@ -166,6 +166,11 @@ impl Consumer {
         }
     }
 
+    /// Reads a partition no longer.
+    pub fn unassign(&mut self, partition: &TopicPartition) {
+        self.partitions.retain(|p| p.place != *partition);
+    }
+
     /// What is assigned.
     #[must_use]
     pub fn assignment(&self) -> Vec<TopicPartition> {
