@@ -44,7 +44,13 @@ pub async fn run(
     let mut running = Running::start(client, store, job).await.map_err(early)?;
     match running.play(stop).await {
         Ok(()) => Ok(running.summary),
-        Err(e) => Err((e, running.summary)),
+        Err(e) => {
+            // Readers must not wait for the timeout of what will never be committed.
+            if let Ok(Err(cause)) = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await {
+                tracing::warn!(%cause, "the open transaction is left to the next recovery");
+            }
+            Err((e, running.summary))
+        }
     }
 }
 
@@ -74,6 +80,9 @@ struct Running<'a> {
     started: Moment,
     tick: Moment,
 }
+
+/// How long a job that fails waits for the abort of its open transaction.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a job with nothing to read looks at lingering batches.
 const TICK: Duration = Duration::from_millis(5);
