@@ -9,5 +9,7 @@ mod store;
 
 pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
 pub use hash::InputHash;
-pub use state::{Checkpoint, CommitStatus, InputPosition, ListedCommittable};
+pub use state::{Checkpoint, InputPosition, ListedCommittable};
 pub use store::{Binding, CheckpointStore, StoreError, StorePoint};
+
+pub use crate::proto::recovery::CommitStatus;

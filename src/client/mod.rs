@@ -2,11 +2,13 @@
 
 mod config;
 mod error;
+mod look;
 mod evidence;
 mod partitioner;
 mod producer;
 mod resume;
 mod router;
+mod settle;
 mod topic;
 mod transaction;
 mod writer;
@@ -18,14 +20,17 @@ pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
 pub use transaction::{Prepared, Transaction};
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use router::Router;
 
 use crate::{
     ids::TransactionalId,
     net::{Connector, TcpConnector},
-    proto::committable::Committable,
+    proto::{
+        committable::Committable,
+        settle::{SettleError, SettleTarget, Settled},
+    },
 };
 
 /// A client of one Kafka cluster. Clones share its connections.
@@ -82,5 +87,17 @@ impl Client {
     /// Takes up a prepared transaction, from whatever process prepared it.
     pub fn resume(&self, committable: Committable) -> ResumeBuilder {
         ResumeBuilder::new(Arc::clone(&self.router), committable)
+    }
+
+    /// Waits until a decision is on every partition: the answer to EndTxn proves the decision, not that readers see
+    /// it (KAFKA-20734).
+    ///
+    /// # Errors
+    /// [`SettleError`]; [`SettleError::Hanging`] when a marker is missing and will not come by itself.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
+        settle::settle(&self.router, target, patience).await
     }
 }

@@ -6,21 +6,21 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 
 use super::{
     error::{ClientError, EndError},
-    evidence,
+    evidence, look,
     producer::{Next, Shared},
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{DescribeTransactions, EndTxn, facts},
+    exchange::EndTxn,
     ids::{Identity, NodeId},
     net::{CallError, Clock},
     proto::{
-        committable::Committable,
+        committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, Described, First, Leaderless, Outcome, PartitionMeta, Resume,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume,
             ResumeEffect, ResumeInput, ResumeOptions,
         },
-        verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
+        verdict::{self, FindCoordinatorVerdict},
     },
     wire::versions::TransactionVersion,
 };
@@ -248,12 +248,9 @@ async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
 
 async fn describe(router: Arc<Router>, committable: Arc<Committable>, node: Option<NodeId>) -> Learned {
     let Some(node) = node else { return ResumeInput::NoAnswer.into() };
-    let call = DescribeTransactions { transactional_id: committable.transactional_id.clone() };
-    match router.ask(node, Purpose::Control, call).await {
-        Ok(described) => ResumeInput::Described(facts::described(&described)).into(),
-        // A broker before 3.0 has no such request: the log has to tell.
-        Err(CallError::Exchange(_)) => ResumeInput::Described(Described::Blind).into(),
-        Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => ResumeInput::NoAnswer.into(),
+    match look::described_by(&router, node, &committable.transactional_id).await {
+        Some(described) => ResumeInput::Described(described).into(),
+        None => ResumeInput::NoAnswer.into(),
     }
 }
 
@@ -284,29 +281,9 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
-    let mut topics: Vec<_> = committable.partitions.iter().map(|p| p.topic.clone()).collect();
-    topics.sort();
-    topics.dedup();
-    let Ok(answer) = router.metadata(Some(topics)).await else { return ResumeInput::NoAnswer.into() };
-    let partitions = committable.partitions.iter().map(|p| {
-        let Some(topic) = answer.topics.iter().find(|t| t.name == p.topic) else {
-            return PartitionMeta::NotKnown;
-        };
-        match topic.verdict {
-            MetadataVerdict::Known | MetadataVerdict::Leaderless => {
-                let leader = topic.partitions.iter().find(|q| q.index == p.partition).map(|q| q.leader);
-                leader.map_or(PartitionMeta::Missing, |leader| PartitionMeta::Known {
-                    topic_id: topic.id,
-                    leader,
-                })
-            }
-            MetadataVerdict::Missing => PartitionMeta::Missing,
-            MetadataVerdict::Retry
-            | MetadataVerdict::Denied
-            | MetadataVerdict::InvalidName
-            | MetadataVerdict::Rebootstrap
-            | MetadataVerdict::Failed => PartitionMeta::NotKnown,
-        }
-    });
-    ResumeInput::Partitions(partitions.collect()).into()
+    let partitions: Vec<_> = committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    match look::partitions(&router, &partitions).await {
+        Some(partitions) => ResumeInput::Partitions(partitions).into(),
+        None => ResumeInput::NoAnswer.into(),
+    }
 }
