@@ -15,10 +15,7 @@ use crate::{
 };
 
 /// Topic ids and leaders, in the order of the question; `None` if no broker answers.
-pub(crate) async fn partitions(
-    router: &Router,
-    partitions: &[TopicPartition],
-) -> Option<Vec<PartitionMeta>> {
+pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -> Option<Vec<PartitionMeta>> {
     let mut topics: Vec<TopicName> = partitions.iter().map(|p| p.topic.clone()).collect();
     topics.sort();
     topics.dedup();
@@ -60,11 +57,7 @@ pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Describe
 }
 
 /// What this broker says of an id; `None` without an answer.
-pub(crate) async fn described_by(
-    router: &Router,
-    node: NodeId,
-    id: &TransactionalId,
-) -> Option<Described> {
+pub(crate) async fn described_by(router: &Router, node: NodeId, id: &TransactionalId) -> Option<Described> {
     let call = DescribeTransactions { transactional_id: id.clone() };
     match router.ask(node, Purpose::Control, call).await {
         Ok(described) => Some(facts::described(&described)),

@@ -2,8 +2,8 @@
 
 mod config;
 mod error;
-mod look;
 mod evidence;
+mod look;
 mod partitioner;
 mod producer;
 mod resume;

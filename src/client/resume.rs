@@ -17,8 +17,8 @@ use crate::{
     proto::{
         committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume,
-            ResumeEffect, ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume, ResumeEffect, ResumeInput,
+            ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
@@ -281,7 +281,8 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
-    let partitions: Vec<_> = committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    let partitions: Vec<_> =
+        committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
     match look::partitions(&router, &partitions).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),
         None => ResumeInput::NoAnswer.into(),

@@ -61,7 +61,7 @@ impl Batch {
         if whole < bytes.len() {
             return Err(ResponseError::InvalidRecord); // more than one batch
         }
-        if crc32c::crc32c(&bytes[CRC_FROM..]) != i32_at(bytes, 17).cast_unsigned() {
+        if crc32c::crc32c(&bytes[CRC_FROM..]).to_be_bytes() != bytes[17..21] {
             return Err(ResponseError::CorruptMessage);
         }
         let batch = Self::parse(bytes.clone());
