@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput};
 use kafka_2pc::{
     ids::{Identity, ProducerEpoch, ProducerId},
     record::{Compression, RecordRef},
@@ -144,5 +144,9 @@ fn owned(payload: Bytes) -> usize {
     batches.flat_map(|batch| batch.records().expect("it is not compressed")).count()
 }
 
-criterion_group!(benches, encoding, decoding);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    encoding(&mut criterion);
+    decoding(&mut criterion);
+    criterion.final_summary();
+}
