@@ -1,0 +1,6 @@
+//! x
+use std::process::ExitCode;
+/// x
+pub fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}
