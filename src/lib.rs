@@ -4,10 +4,13 @@
 #[cfg(feature = "broker")]
 pub mod broker;
 pub mod checkpoint;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod client;
 pub mod exchange;
 pub mod ids;
 pub mod net;
 pub mod proto;
 pub mod record;
+pub mod sink;
 pub mod wire;

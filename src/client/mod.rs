@@ -1,11 +1,15 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
+mod admin;
 mod config;
+mod consumer;
 mod error;
-mod look;
 mod evidence;
+mod look;
+mod offsets;
 mod partitioner;
 mod producer;
+mod repair;
 mod resume;
 mod router;
 mod settle;
@@ -13,9 +17,12 @@ mod topic;
 mod transaction;
 mod writer;
 
+pub use crate::exchange::Isolation;
 pub use config::{ClientConfig, ConfigError};
+pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
+pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
 pub use transaction::{Prepared, Transaction};
@@ -29,7 +36,7 @@ use crate::{
     net::{Connector, TcpConnector},
     proto::{
         committable::Committable,
-        settle::{SettleError, SettleTarget, Settled},
+        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
 };
 
@@ -84,6 +91,11 @@ impl Client {
         ProducerBuilder::new(Arc::clone(&self.router), transactional_id)
     }
 
+    /// A reader of partitions.
+    pub fn consumer(&self) -> ConsumerBuilder {
+        ConsumerBuilder::new(Arc::clone(&self.router))
+    }
+
     /// Takes up a prepared transaction, from whatever process prepared it.
     pub fn resume(&self, committable: Committable) -> ResumeBuilder {
         ResumeBuilder::new(Arc::clone(&self.router), committable)
@@ -99,5 +111,17 @@ impl Client {
     /// Cancel safe.
     pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
         settle::settle(&self.router, target, patience).await
+    }
+
+    /// Writes the missing markers of a hanging decision, if it is proven and its coordinator is done with it, and sees
+    /// that it worked. Needs ALTER on the cluster.
+    ///
+    /// # Errors
+    /// [`RepairError`]; after a refusal nothing was written.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: repairing again is always right.
+    pub async fn repair(&self, hanging: &CommittedButHanging) -> Result<(), RepairError> {
+        repair::repair(&self.router, hanging).await
     }
 }

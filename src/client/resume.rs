@@ -17,12 +17,11 @@ use crate::{
     proto::{
         committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume,
-            ResumeEffect, ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume, ResumeEffect, ResumeInput,
+            ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
-    wire::versions::TransactionVersion,
 };
 
 /// Settings of a resumed end.
@@ -98,6 +97,7 @@ impl ResumeBuilder {
 
     async fn end(self, decision: Decision) -> Result<Resumed, CommitError> {
         let clock = self.router.clock;
+        self.check_cluster().await?;
         let options = ResumeOptions {
             decision,
             first: self.first,
@@ -110,6 +110,22 @@ impl ResumeBuilder {
         let machine = Resume::new(clock.now(), (*committable).clone(), options);
         let driver = Driver { router: self.router, committable, node: None, next: None };
         driver.run(machine, clock).await
+    }
+}
+
+impl ResumeBuilder {
+    /// Nothing is ever sent to a cluster that the committable does not come from. One that can't be reached is the
+    /// machine's business.
+    async fn check_cluster(&self) -> Result<(), CommitError> {
+        if self.router.cluster_id().is_none() {
+            _ = self.router.metadata(Some(Vec::new())).await;
+        }
+        match (&self.committable.cluster_id, self.router.cluster_id()) {
+            (Some(expected), Some(found)) if *expected != found => {
+                Err(CommitError::AnotherCluster { expected: Arc::clone(expected), found })
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
     }
 }
 
@@ -236,12 +252,7 @@ async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
 async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
     let Some(node) = node else { return ResumeInput::NoAnswer.into() };
     match router.profile(node).await {
-        Ok(profile) => ResumeInput::FeatureLevel(match profile.transaction_version {
-            TransactionVersion::V0 => 0,
-            TransactionVersion::V1 => 1,
-            TransactionVersion::V2 => 2,
-        })
-        .into(),
+        Ok(profile) => ResumeInput::FeatureLevel(profile.transaction_version.level()).into(),
         Err(_) => ResumeInput::NoAnswer.into(),
     }
 }
@@ -281,7 +292,8 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
-    let partitions: Vec<_> = committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    let partitions: Vec<_> =
+        committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
     match look::partitions(&router, &partitions).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),
         None => ResumeInput::NoAnswer.into(),

@@ -88,6 +88,11 @@ impl Router {
         self.state().cluster.topic_id(name)
     }
 
+    /// How many partitions a topic has, as far as is known.
+    pub(crate) fn partitions(&self, name: &TopicName) -> usize {
+        self.state().cluster.partitions(name)
+    }
+
     pub(crate) fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
         self.state().cluster.leader(partition)
     }

@@ -16,6 +16,7 @@ pub mod initialize;
 pub mod naming;
 pub mod outbox;
 pub mod pool;
+pub mod read_committed;
 pub mod recovery;
 pub mod repair;
 pub mod resume;

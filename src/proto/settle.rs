@@ -97,6 +97,23 @@ impl SettleTarget {
         }
     }
 
+    /// A decision that was found hanging, to be looked at once more.
+    #[must_use]
+    pub fn again(hanging: &CommittedButHanging) -> Self {
+        let partitions = hanging.partitions.iter().map(|p| SettlePartition {
+            partition: p.partition.clone(),
+            topic_id: p.topic_id,
+            offset: p.offset,
+        });
+        Self {
+            transactional_id: hanging.transactional_id.clone(),
+            identity: hanging.identity,
+            decision: hanging.decision,
+            by: hanging.by,
+            partitions: partitions.collect(),
+        }
+    }
+
     /// A committable with the final answer of its commit, if that is a decision for every partition. A loss may be
     /// one partition's alone, by an administrator's marker, and decides nothing for the others.
     #[must_use]

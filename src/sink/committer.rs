@@ -14,6 +14,17 @@ use crate::{
     },
 };
 
+impl Committed {
+    /// What became of it, for people.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match &self.result {
+            Ok(resumed) => resumed.outcome.story(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
 /// Commits the committables of completed checkpoints. Clones share the client's connections.
 #[derive(Debug, Clone)]
 pub struct Committer {
@@ -43,7 +54,8 @@ impl Committer {
     /// # Cancel safety
     /// Cancel safe: what was sent is decided by the broker in any case; commit again to learn how.
     pub async fn commit(&self, committables: Vec<Committable>) -> Vec<Committed> {
-        let all: FuturesUnordered<_> = committables.into_iter().map(|c| self.commit_one(c, First::EndTxn)).collect();
+        let all: FuturesUnordered<_> =
+            committables.into_iter().map(|c| self.commit_one(c, First::EndTxn)).collect();
         all.collect().await
     }
 

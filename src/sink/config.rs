@@ -120,7 +120,11 @@ impl SinkConfig {
             return range("transaction.timeout.ms", value, "it must be between 1 and 2147483646");
         }
         if self.slots < 2 {
-            return range("slots", self.slots.to_string(), "one transaction is written while one is committed");
+            return range(
+                "slots",
+                self.slots.to_string(),
+                "one transaction is written while one is committed",
+            );
         }
         if interval + outage > timeout {
             return Err(SinkConfigError::TimeoutTooShort { timeout, interval, outage });

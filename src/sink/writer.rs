@@ -7,9 +7,7 @@ use std::{
 
 use super::config::SinkConfig;
 use crate::{
-    client::{
-        Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer,
-    },
+    client::{Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer},
     ids::{Identity, TransactionalId},
     proto::{
         cause::Cause,
@@ -85,15 +83,7 @@ pub struct PrepareCommitError {
 impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
-        Self {
-            client,
-            config,
-            pool,
-            checkpoint,
-            current: None,
-            idle: HashMap::new(),
-            pairs: HashMap::new(),
-        }
+        Self { client, config, pool, checkpoint, current: None, idle: HashMap::new(), pairs: HashMap::new() }
     }
 
     /// Takes a record; waits while the memory for unacknowledged records is full.
@@ -201,6 +191,13 @@ impl SinkWriter {
     pub fn retire(&mut self, hanging: CommittedButHanging) {
         if let Some(slot) = self.pool.slot(&hanging.transactional_id) {
             _ = self.pool.retire(slot, hanging);
+        }
+    }
+
+    /// Whether the decision for this id is settled can't be known: the id is not used again by this writer.
+    pub fn avoid(&mut self, id: &TransactionalId) {
+        if let Some(slot) = self.pool.slot(id) {
+            self.pool.adopt(slot, SlotState::Avoided);
         }
     }
 

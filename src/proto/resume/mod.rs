@@ -19,6 +19,7 @@
 mod facts;
 mod judge;
 mod outcome;
+mod story;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,90 @@
+//! What every command works with: the cluster, and where to say what.
+
+use std::io::{self, IsTerminal, Write};
+
+use tracing::level_filters::LevelFilter;
+
+use super::{Globals, Usage};
+use crate::client::{Client, ClientConfig, ConfigError};
+
+/// The options that all commands share.
+#[derive(Debug)]
+pub(super) struct Context {
+    bootstrap: Option<String>,
+    json: bool,
+    quiet: bool,
+}
+
+impl Context {
+    /// Also says where log messages go: to standard error, from warnings on.
+    pub(super) fn new(globals: &Globals) -> Self {
+        let level = match (globals.quiet, globals.verbose) {
+            (true, _) => LevelFilter::ERROR,
+            (false, 0) => LevelFilter::WARN,
+            (false, 1) => LevelFilter::INFO,
+            (false, 2) => LevelFilter::DEBUG,
+            (false, _) => LevelFilter::TRACE,
+        };
+        tracing_subscriber::fmt()
+            .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
+            .with_max_level(level)
+            .with_target(globals.verbose > 1)
+            .init();
+        Self { bootstrap: globals.bootstrap.clone(), json: globals.json, quiet: globals.quiet }
+    }
+
+    /// Whether results are wanted as JSON.
+    pub(super) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether bars may be drawn: somebody looks, and nobody asked for silence.
+    pub(super) fn shows_progress(&self) -> bool {
+        !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+
+    /// The settings for the cluster that was named.
+    ///
+    /// # Errors
+    /// [`Usage`] if none was.
+    pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
+        let Some(bootstrap) = self.bootstrap.as_deref().filter(|b| !b.is_empty()) else {
+            let hint = "which cluster? Give --bootstrap HOST:PORT[,HOST:PORT..] or set KAFKA_BOOTSTRAP.\n\
+                        `kafka-2pc broker` starts one in memory; `kafka-2pc demo` shows everything without one.";
+            return Err(Usage(hint.to_owned()).into());
+        };
+        ClientConfig::new(bootstrap).map_err(|e: ConfigError| Usage(e.to_string()).into())
+    }
+
+    /// A client of the cluster that was named.
+    ///
+    /// # Errors
+    /// [`Usage`] if none was.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        self.client_config().map(Client::new)
+    }
+
+    /// A message for people; not data.
+    pub(super) fn say(&self, message: impl AsRef<str>) {
+        if !self.quiet {
+            eprintln!("{}", message.as_ref());
+        }
+    }
+
+    /// A warning for people: `--quiet` does not hide it.
+    pub(super) fn warn(&self, message: impl AsRef<str>) {
+        eprintln!("warning: {}", message.as_ref());
+    }
+
+    /// One line of data.
+    ///
+    /// # Errors
+    /// Standard output is closed, or its device is full.
+    pub(super) fn print(&self, line: impl AsRef<str>) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(line.as_ref().as_bytes())?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+}

@@ -1,0 +1,389 @@
+//! Reads partitions: assigned by hand, from where one says, committed records or all.
+//!
+//! ```text
+//! assign ─► find leaders ─► one Fetch per leader ─► buffered payloads ─► filter ─► one batch of records per call
+//!                 ▲                 │ moved, no answer     (read_committed, before decompression)
+//!                 └─────────────────┘
+//! ```
+
+mod error;
+mod partition;
+mod read;
+
+use std::{
+    collections::{HashMap, HashSet},
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+
+pub use error::ConsumerError;
+use partition::{Next, Partition, Step};
+use read::{Done, FetchSettings, Fetched, Want};
+
+use super::{offsets, router::Router};
+use crate::{
+    exchange::{Isolation, OffsetAt},
+    ids::{Moment, NodeId, TopicName, TopicPartition},
+    record::Record,
+};
+
+/// How often the ids of the topics are looked at, because a topic may be deleted and created anew under its name.
+const IDS_AGE: Duration = Duration::from_secs(10);
+
+/// Where reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At the log's start.
+    Beginning,
+    /// Behind what is there: with [`Isolation::Committed`] at the last stable offset.
+    End,
+    /// At this offset.
+    Offset(i64),
+}
+
+/// What is done when the position is not in the log (`auto.offset.reset`), because retention or DeleteRecords removed
+/// it, or because it never was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutOfRangePolicy {
+    /// [`ConsumerError::OutOfRange`] (`none`).
+    #[default]
+    Error,
+    /// Reading goes on at the log's start (`earliest`), with a warning that tells how much is skipped.
+    Earliest,
+    /// Reading goes on behind what is there (`latest`), with a warning.
+    Latest,
+}
+
+/// A record, and where it stood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerRecord {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its partition.
+    pub partition: i32,
+    /// The record with its offset. Keys and values may be slices of a whole fetched payload: copy what is to be kept.
+    pub record: Record,
+}
+
+/// Settings of a [`Consumer`].
+#[derive(Debug, Clone)]
+pub struct ConsumerBuilder {
+    router: Arc<Router>,
+    out_of_range: OutOfRangePolicy,
+    fetch: FetchSettings,
+}
+
+/// A reader of assigned partitions.
+///
+/// It fetches only while it is asked for records, holds at most one fetched payload per leader (`fetch.max.bytes`, or one
+/// batch that is larger) and decompresses one batch at a time. Retries, leader changes and lost connections are its own
+/// business and have no end: an error is something that waiting does not cure.
+///
+/// A topic that is deleted and created anew is noticed at the next refusal, and at the latest 10 s after it.
+pub struct Consumer {
+    router: Arc<Router>,
+    out_of_range: OutOfRangePolicy,
+    fetch: FetchSettings,
+    /// Those that were served last stand last.
+    partitions: Vec<Partition>,
+    busy: HashSet<NodeId>,
+    finding: bool,
+    ids_seen: Moment,
+    generations: u64,
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    timer: Option<(Moment, BoxFuture<'static, ()>)>,
+}
+
+impl ConsumerBuilder {
+    pub(crate) fn new(router: Arc<Router>) -> Self {
+        Self { router, out_of_range: OutOfRangePolicy::default(), fetch: FetchSettings::default() }
+    }
+
+    /// `isolation.level`. Default: committed records only.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.fetch.isolation = isolation;
+        self
+    }
+
+    /// `auto.offset.reset`, for positions that are not in the log. Default: an error.
+    #[must_use]
+    pub fn out_of_range(self, out_of_range: OutOfRangePolicy) -> Self {
+        Self { out_of_range, ..self }
+    }
+
+    /// `fetch.max.wait.ms`: how long a broker may wait for records. Default 500 ms.
+    #[must_use]
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.fetch.max_wait_ms = i32::try_from(max_wait.as_millis()).unwrap_or(i32::MAX);
+        self
+    }
+
+    /// `fetch.max.bytes`: the most that one answer holds, if no single batch is larger. Default 8 MiB.
+    #[must_use]
+    pub fn max_bytes(mut self, max_bytes: i32) -> Self {
+        self.fetch.max_bytes = max_bytes.max(1);
+        self
+    }
+
+    /// `max.partition.fetch.bytes`: the same, per partition. Default 1 MiB.
+    #[must_use]
+    pub fn max_partition_bytes(mut self, max_bytes: i32) -> Self {
+        self.fetch.max_partition_bytes = max_bytes.max(1);
+        self
+    }
+
+    /// The consumer; nothing is assigned yet.
+    #[must_use]
+    pub fn build(self) -> Consumer {
+        Consumer {
+            router: self.router,
+            out_of_range: self.out_of_range,
+            fetch: self.fetch,
+            partitions: Vec::new(),
+            busy: HashSet::new(),
+            finding: false,
+            ids_seen: Moment::default(),
+            generations: 0,
+            jobs: FuturesUnordered::new(),
+            timer: None,
+        }
+    }
+}
+
+impl Consumer {
+    /// Reads these partitions from now on, and no others. Whether they exist shows when records are asked for.
+    pub fn assign(&mut self, partitions: impl IntoIterator<Item = (TopicPartition, Start)>) {
+        self.partitions.clear();
+        for (place, start) in partitions {
+            self.generations += 1;
+            self.partitions.push(Partition::new(place, start, self.generations));
+        }
+    }
+
+    /// Reads a partition no longer.
+    pub fn unassign(&mut self, partition: &TopicPartition) {
+        self.partitions.retain(|p| p.place != *partition);
+    }
+
+    /// What is assigned.
+    #[must_use]
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        let mut places: Vec<_> = self.partitions.iter().map(|p| p.place.clone()).collect();
+        places.sort();
+        places
+    }
+
+    /// Goes on elsewhere in an assigned partition; others are left as they are. What was fetched there is thrown away.
+    pub fn seek(&mut self, partition: &TopicPartition, start: Start) {
+        if let Some(p) = self.partitions.iter_mut().find(|p| p.place == *partition) {
+            self.generations += 1;
+            p.seek(start, self.generations);
+        }
+    }
+
+    /// The offset behind the last record that was handed out, and behind what was passed over after it. `None` for what
+    /// is not assigned, and as long as a start at the beginning or the end is not looked up.
+    #[must_use]
+    pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.partitions.iter().find(|p| p.place == *partition)?.position()
+    }
+
+    /// The records of the next batch that has any; all are of one partition, in its order.
+    ///
+    /// # Errors
+    /// [`ConsumerError`]. The position stays, so that the next call tries the same again.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no record is lost, and fetches that are under way go on with the next call.
+    pub async fn next_batch(&mut self) -> Result<Vec<ConsumerRecord>, ConsumerError> {
+        poll_fn(|cx| self.poll_batch(cx)).await
+    }
+
+    /// As [`next_batch`](Self::next_batch), or nothing if `timeout` passes before there is a record.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ConsumerError> {
+        let late = self.router.clock;
+        let until = late.now().after(timeout);
+        tokio::select! {
+            biased;
+            batch = self.next_batch() => batch,
+            () = late.sleep_until(Some(until)) => Ok(Vec::new()),
+        }
+    }
+
+    /// The end of every assigned partition: the last stable offset, or with [`Isolation::Uncommitted`] the high watermark.
+    /// Tried for `max.block.ms`.
+    ///
+    /// # Errors
+    /// [`ConsumerError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub fn end_offsets(
+        &self,
+        isolation: Isolation,
+    ) -> impl Future<Output = Result<HashMap<TopicPartition, i64>, ConsumerError>> + Send + use<> {
+        offsets::list(Arc::clone(&self.router), isolation, self.asked(OffsetAt::Latest))
+    }
+
+    /// The first offset of every assigned partition. Tried for `max.block.ms`.
+    ///
+    /// # Errors
+    /// [`ConsumerError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub fn beginning_offsets(
+        &self,
+    ) -> impl Future<Output = Result<HashMap<TopicPartition, i64>, ConsumerError>> + Send + use<> {
+        offsets::list(Arc::clone(&self.router), Isolation::Uncommitted, self.asked(OffsetAt::Earliest))
+    }
+
+    fn asked(&self, at: OffsetAt) -> Vec<(TopicPartition, OffsetAt)> {
+        self.assignment().into_iter().map(|place| (place, at)).collect()
+    }
+
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<ConsumerRecord>, ConsumerError>> {
+        if self.partitions.is_empty() {
+            return Poll::Ready(Err(ConsumerError::NothingAssigned));
+        }
+        loop {
+            let now = self.router.clock.now();
+            if let Some(records) = self.take_buffered(now)? {
+                return Poll::Ready(Ok(records));
+            }
+            self.start_jobs(now);
+            if let Poll::Ready(Some(done)) = self.jobs.poll_next_unpin(cx) {
+                self.finish(now, done)?;
+            } else if self.poll_timer(now, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Ready when a partition that waited at `now` waits no more. What is due already waits for a job, not for the clock.
+    fn poll_timer(&mut self, now: Moment, cx: &mut Context<'_>) -> Poll<()> {
+        let waits = self.partitions.iter().filter_map(Partition::wake).filter(|wake| *wake > now);
+        let Some(wake) = waits.min() else { return Poll::Pending };
+        let clock = self.router.clock;
+        if self.timer.as_ref().is_none_or(|(at, _)| *at != wake) {
+            self.timer = Some((wake, async move { clock.sleep_until(Some(wake)).await }.boxed()));
+        }
+        match &mut self.timer {
+            Some((_, timer)) => timer.poll_unpin(cx).map(|()| self.timer = None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn take_buffered(&mut self, now: Moment) -> Result<Option<Vec<ConsumerRecord>>, ConsumerError> {
+        for at in 0..self.partitions.len() {
+            match self.partitions[at].next_records(now)? {
+                Next::Nothing => {}
+                Next::Records(records) => return Ok(Some(records)),
+                // Served partitions go to the end, so that none waits for ever.
+                Next::Drained => self.partitions[at..].rotate_left(1),
+            }
+        }
+        Ok(None)
+    }
+
+    fn start_jobs(&mut self, now: Moment) {
+        let mut wants: HashMap<NodeId, Vec<Want>> = HashMap::new();
+        for partition in self.partitions.iter_mut().filter(|p| p.step == Step::Idle && p.is_due(now)) {
+            match self.router.leader(&partition.place) {
+                Some(node) if self.busy.contains(&node) => {}
+                Some(node) => {
+                    partition.step = Step::Busy;
+                    wants.entry(node).or_default().push(partition.want(&self.fetch));
+                }
+                None => partition.step = Step::FindLeader,
+            }
+        }
+        for (node, wants) in wants {
+            self.busy.insert(node);
+            self.jobs.push(read::read(Arc::clone(&self.router), node, self.fetch, wants).boxed());
+        }
+        if !self.finding {
+            let old = now.since(self.ids_seen) >= IDS_AGE;
+            let due = |p: &&Partition| old || (p.step == Step::FindLeader && p.is_due(now));
+            self.find(now, self.partitions.iter().filter(due).map(|p| p.place.topic.clone()).collect());
+        }
+    }
+
+    fn find(&mut self, now: Moment, mut topics: Vec<TopicName>) {
+        topics.sort();
+        topics.dedup();
+        if topics.is_empty() {
+            return;
+        }
+        self.finding = true;
+        self.ids_seen = now;
+        self.jobs.push(read::find(Arc::clone(&self.router), topics).boxed());
+    }
+
+    /// Takes in what a job brought. Of several errors the first is told; the others come again.
+    fn finish(&mut self, now: Moment, done: Done) -> Result<(), ConsumerError> {
+        let mut first = Ok(());
+        match done {
+            Done::Found { topics, answer } => {
+                self.finding = false;
+                for partition in self.partitions.iter_mut().filter(|p| topics.contains(&p.place.topic)) {
+                    first = first.and(partition.found(now, &answer));
+                }
+            }
+            Done::Read { node, fetched } => {
+                self.busy.remove(&node);
+                for (want, fetched) in fetched {
+                    first = first.and(self.read(now, &want, fetched));
+                }
+            }
+            Done::Range { want, range } => {
+                let policy = self.out_of_range;
+                if let Some(partition) = self.wanted(&want) {
+                    first = partition.out_of_range(now, policy, range);
+                }
+            }
+        }
+        first
+    }
+
+    fn read(&mut self, now: Moment, want: &Want, fetched: Fetched) -> Result<(), ConsumerError> {
+        let isolation = self.fetch.isolation;
+        let Some(partition) = self.wanted(want) else { return Ok(()) };
+        if partition.fetched(now, isolation, fetched)? == Step::Ranging {
+            self.jobs.push(read::range(Arc::clone(&self.router), want.clone()).boxed());
+        }
+        Ok(())
+    }
+
+    /// The partition that asked, unless it was assigned anew or moved elsewhere since.
+    fn wanted(&mut self, want: &Want) -> Option<&mut Partition> {
+        self.partitions.iter_mut().find(|p| p.place == want.place && p.generation == want.generation)
+    }
+}
+
+/// The batches of [`Consumer::next_batch`], without end.
+impl Stream for Consumer {
+    type Item = Result<Vec<ConsumerRecord>, ConsumerError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_batch(cx).map(Some)
+    }
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("assignment", &self.assignment()).finish_non_exhaustive()
+    }
+}

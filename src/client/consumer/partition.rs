@@ -1,0 +1,346 @@
+//! One assigned partition: where reading stands, and what it does next.
+
+use std::{ops::Range, time::Duration};
+
+use super::{
+    ConsumerError, ConsumerRecord, OutOfRangePolicy, Start,
+    read::{FetchSettings, Fetched, Want},
+};
+use crate::{
+    client::ClientError,
+    exchange::{Isolation, MetadataAnswer},
+    ids::{Moment, ProducerId, TopicId, TopicPartition},
+    net::Clock,
+    proto::{
+        backoff::Backoff,
+        read_committed::{BatchContent, BatchSeen, Filter, Sight},
+        verdict::MetadataVerdict,
+    },
+    wire::{
+        batch::{Batch, BatchError, Batches, Tail},
+        fetch::FetchPartition,
+    },
+};
+
+/// How long a topic that was there may be missing: a broker that just started does not know all topics yet.
+const MISSING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a partition does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Its leader is to be found, or its topic's id to be checked.
+    FindLeader,
+    /// It is to be fetched.
+    Idle,
+    /// A fetch is under way.
+    Busy,
+    /// Where its log begins and ends is being looked up.
+    Ranging,
+    /// Fetched batches wait to be taken.
+    Buffered,
+}
+
+pub(super) struct Partition {
+    pub(super) place: TopicPartition,
+    /// Changes with every seek, so that answers to older questions are known.
+    pub(super) generation: u64,
+    pub(super) step: Step,
+    at: Start,
+    topic_id: TopicId,
+    buffer: Option<Buffer>,
+    max_bytes: i32,
+    wake: Moment,
+    backoff: Backoff,
+    seen: bool,
+    missing_since: Option<Moment>,
+}
+
+struct Buffer {
+    batches: Batches,
+    filter: Filter,
+}
+
+/// What a partition had to hand out.
+pub(super) enum Next {
+    Nothing,
+    Records(Vec<ConsumerRecord>),
+    /// It had something buffered, and nothing of it is left.
+    Drained,
+}
+
+impl Partition {
+    pub(super) fn new(place: TopicPartition, start: Start, generation: u64) -> Self {
+        Self {
+            place,
+            generation,
+            step: Step::FindLeader,
+            at: start,
+            topic_id: TopicId::UNKNOWN,
+            buffer: None,
+            max_bytes: 0,
+            wake: Moment::default(),
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed()),
+            seen: false,
+            missing_since: None,
+        }
+    }
+
+    pub(super) fn seek(&mut self, start: Start, generation: u64) {
+        self.at = start;
+        self.generation = generation;
+        self.buffer = None;
+        if self.step != Step::FindLeader {
+            self.step = Step::Idle;
+        }
+    }
+
+    pub(super) fn position(&self) -> Option<i64> {
+        match self.at {
+            Start::Offset(offset) => Some(offset),
+            Start::Beginning | Start::End => None,
+        }
+    }
+
+    /// When it wants to go on, if it waits for nothing but the clock.
+    pub(super) fn wake(&self) -> Option<Moment> {
+        matches!(self.step, Step::FindLeader | Step::Idle).then_some(self.wake)
+    }
+
+    pub(super) fn is_due(&self, now: Moment) -> bool {
+        self.wake().is_some_and(|wake| wake <= now)
+    }
+
+    pub(super) fn want(&self, settings: &FetchSettings) -> Want {
+        Want {
+            place: self.place.clone(),
+            generation: self.generation,
+            at: self.at,
+            max_bytes: self.max_bytes.max(settings.max_partition_bytes),
+        }
+    }
+
+    pub(super) fn retry(&mut self, now: Moment, step: Step) {
+        self.step = step;
+        self.wake = now.after(self.backoff.next_wait());
+    }
+
+    /// Metadata of its topic came, or did not.
+    pub(super) fn found(
+        &mut self,
+        now: Moment,
+        answer: &Result<MetadataAnswer, ClientError>,
+    ) -> Result<(), ConsumerError> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.look_again(now);
+                return match error {
+                    ClientError::Unreachable(_) | ClientError::Call(_) => Ok(()),
+                    ClientError::AnotherCluster(_) | ClientError::Refused { .. } => Err(error.clone().into()),
+                };
+            }
+        };
+        let Some(topic) = answer.topics.iter().find(|t| t.name == self.place.topic) else {
+            self.look_again(now);
+            return Ok(());
+        };
+        match topic.verdict {
+            MetadataVerdict::Known | MetadataVerdict::Leaderless => {
+                self.check_id(now, topic.id)?;
+                match topic.partitions.iter().find(|p| p.index == self.place.partition) {
+                    None => self.is_missing(now),
+                    Some(found) => {
+                        (self.seen, self.missing_since) = (true, None);
+                        match found.leader {
+                            None => self.look_again(now),
+                            Some(_) if self.step == Step::FindLeader => self.step = Step::Idle,
+                            Some(_) => {}
+                        }
+                        Ok(())
+                    }
+                }
+            }
+            MetadataVerdict::Missing => self.is_missing(now),
+            MetadataVerdict::Denied => {
+                self.look_again(now);
+                Err(ConsumerError::Denied(self.place.clone()))
+            }
+            MetadataVerdict::InvalidName | MetadataVerdict::Failed => {
+                self.look_again(now);
+                Err(ConsumerError::Refused { partition: self.place.clone(), code: topic.code })
+            }
+            MetadataVerdict::Retry | MetadataVerdict::Rebootstrap => {
+                self.look_again(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks again later, if it was looking; a fetch that is under way is left alone.
+    fn look_again(&mut self, now: Moment) {
+        if self.step == Step::FindLeader {
+            self.retry(now, Step::FindLeader);
+        }
+    }
+
+    fn is_missing(&mut self, now: Moment) -> Result<(), ConsumerError> {
+        self.look_again(now);
+        let since = *self.missing_since.get_or_insert(now);
+        if self.seen && now.since(since) < MISSING_PATIENCE {
+            return Ok(());
+        }
+        Err(ConsumerError::Missing(self.place.clone()))
+    }
+
+    fn check_id(&mut self, now: Moment, found: TopicId) -> Result<(), ConsumerError> {
+        if !self.topic_id.is_known() {
+            self.topic_id = found;
+        }
+        if !found.is_known() || found == self.topic_id {
+            return Ok(());
+        }
+        // Whatever was fetched may be the new topic's already.
+        self.buffer = None;
+        self.retry(now, Step::FindLeader);
+        let (topic, expected) = (self.place.topic.clone(), self.topic_id);
+        Err(ConsumerError::Recreated { topic, expected, found })
+    }
+
+    /// An answer to a fetch came; tells the step that follows.
+    pub(super) fn fetched(
+        &mut self,
+        now: Moment,
+        isolation: Isolation,
+        fetched: Fetched,
+    ) -> Result<Step, ConsumerError> {
+        match fetched {
+            Fetched::Start(offset) => {
+                self.at = Start::Offset(offset);
+                self.step = Step::Idle;
+            }
+            Fetched::Payload(payload) => {
+                self.backoff.reset();
+                self.keep(isolation, payload);
+            }
+            Fetched::OutOfRange => self.step = Step::Ranging,
+            Fetched::Moved => self.retry(now, Step::FindLeader),
+            Fetched::Retry => self.retry(now, Step::Idle),
+            Fetched::Denied => {
+                self.retry(now, Step::Idle);
+                return Err(ConsumerError::Denied(self.place.clone()));
+            }
+            Fetched::Refused(code) => {
+                self.retry(now, Step::Idle);
+                return Err(ConsumerError::Refused { partition: self.place.clone(), code });
+            }
+        }
+        Ok(self.step)
+    }
+
+    fn keep(&mut self, isolation: Isolation, payload: FetchPartition) {
+        let position = self.position().unwrap_or(0);
+        let filter = match isolation {
+            Isolation::Uncommitted => Filter::uncommitted(position),
+            Isolation::Committed => {
+                Filter::committed(position, &payload.aborted_transactions.unwrap_or_default())
+            }
+        };
+        if payload.records.is_empty() {
+            self.step = Step::Idle;
+        } else {
+            self.buffer = Some(Buffer { batches: Batches::new(payload.records), filter });
+            self.step = Step::Buffered;
+        }
+    }
+
+    /// The position was not in the log, and this is what the log holds.
+    pub(super) fn out_of_range(
+        &mut self,
+        now: Moment,
+        policy: OutOfRangePolicy,
+        range: Result<Range<i64>, ConsumerError>,
+    ) -> Result<(), ConsumerError> {
+        self.retry(now, Step::FindLeader);
+        let (available, wanted) = (range?, self.position().unwrap_or(-1));
+        // A record may have come, or a leader with more of the log, since the answer that said otherwise.
+        if available.contains(&wanted) || wanted == available.end {
+            return Ok(());
+        }
+        let start = match policy {
+            OutOfRangePolicy::Error => {
+                let partition = self.place.clone();
+                return Err(ConsumerError::OutOfRange { partition, wanted, available });
+            }
+            OutOfRangePolicy::Earliest => available.start,
+            OutOfRangePolicy::Latest => available.end,
+        };
+        let skipped = start.saturating_sub(wanted);
+        tracing::warn!(
+            partition = %self.place, wanted, start, skipped,
+            "the position is not in the log: reading goes on elsewhere"
+        );
+        self.at = Start::Offset(start);
+        Ok(())
+    }
+
+    /// The records of the next buffered batch that has any.
+    pub(super) fn next_records(&mut self, now: Moment) -> Result<Next, ConsumerError> {
+        let Some(buffer) = &mut self.buffer else { return Ok(Next::Nothing) };
+        loop {
+            let records = match buffer.batches.next() {
+                Some(batch) => batch.and_then(|batch| read_batch(&mut buffer.filter, &batch)),
+                None => {
+                    if let Tail::FirstCut { needed_bytes, .. } = buffer.batches.tail() {
+                        let needed = needed_bytes.and_then(|bytes| i32::try_from(bytes).ok());
+                        self.max_bytes = needed.unwrap_or(self.max_bytes).max(self.max_bytes);
+                    }
+                    self.buffer = None;
+                    self.step = Step::Idle;
+                    return Ok(Next::Drained);
+                }
+            };
+            match records {
+                Ok(records) => {
+                    self.at = Start::Offset(buffer.filter.position());
+                    if !records.is_empty() {
+                        return Ok(Next::Records(self.placed(records)));
+                    }
+                }
+                Err(source) => {
+                    self.buffer = None;
+                    self.retry(now, Step::Idle);
+                    let (partition, offset) = (self.place.clone(), self.position().unwrap_or(-1));
+                    return Err(ConsumerError::Unreadable { partition, offset, source });
+                }
+            }
+        }
+    }
+
+    fn placed(&self, records: Vec<crate::record::Record>) -> Vec<ConsumerRecord> {
+        let placed = records.into_iter().map(|record| ConsumerRecord {
+            topic: self.place.topic.clone(),
+            partition: self.place.partition,
+            record,
+        });
+        placed.collect()
+    }
+}
+
+/// The records of a batch that are to be handed out. The filter's position moves in any case; the caller's only when all
+/// went well.
+fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::Record>, BatchError> {
+    let header = batch.header();
+    let content = match (header.is_control(), header.is_transactional()) {
+        (true, _) => BatchContent::Control(batch.control_type()),
+        (false, true) => BatchContent::Transactional,
+        (false, false) => BatchContent::Plain,
+    };
+    let producer_id = (header.producer_id >= 0).then_some(ProducerId(header.producer_id));
+    match filter.judge(&BatchSeen { last_offset: header.last_offset(), producer_id, content }) {
+        Sight::Deliver { from } => {
+            let wanted = |r: &Result<crate::record::Record, _>| r.as_ref().map_or(true, |r| r.offset >= from);
+            batch.records()?.filter(wanted).collect()
+        }
+        Sight::Aborted | Sight::Control | Sight::Behind => Ok(Vec::new()),
+    }
+}

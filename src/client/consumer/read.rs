@@ -1,0 +1,199 @@
+//! The questions of a consumer, each with its answer as a fact.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{ConsumerError, Start};
+use crate::{
+    client::{
+        ClientError, offsets,
+        router::{Purpose, Router},
+    },
+    exchange::{Fetch, FetchTarget, Isolation, ListOffsets, MetadataAnswer, OffsetAt},
+    ids::{NodeId, TopicName, TopicPartition},
+    net::CallError,
+    proto::verdict::{self, FetchVerdict, ListOffsetsVerdict},
+    wire::{
+        code::ErrorCode,
+        fetch::{FetchPartition, FetchResponse},
+    },
+};
+
+/// How to fetch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FetchSettings {
+    pub(super) isolation: Isolation,
+    pub(super) max_wait_ms: i32,
+    pub(super) max_bytes: i32,
+    pub(super) max_partition_bytes: i32,
+}
+
+impl Default for FetchSettings {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::Committed,
+            max_wait_ms: 500,
+            max_bytes: 8 << 20,
+            max_partition_bytes: 1 << 20,
+        }
+    }
+}
+
+/// What a partition wants to read.
+#[derive(Debug, Clone)]
+pub(super) struct Want {
+    pub(super) place: TopicPartition,
+    pub(super) generation: u64,
+    pub(super) at: Start,
+    pub(super) max_bytes: i32,
+}
+
+/// What became of it.
+pub(super) enum Fetched {
+    /// The beginning or the end is here.
+    Start(i64),
+    Payload(FetchPartition),
+    OutOfRange,
+    /// Its leader is another one, or does not answer.
+    Moved,
+    Retry,
+    Denied,
+    Refused(ErrorCode),
+}
+
+/// A job that is done.
+pub(super) enum Done {
+    Found { topics: Vec<TopicName>, answer: Result<MetadataAnswer, ClientError> },
+    Read { node: NodeId, fetched: Vec<(Want, Fetched)> },
+    Range { want: Want, range: Result<Range<i64>, ConsumerError> },
+}
+
+pub(super) async fn find(router: Arc<Router>, topics: Vec<TopicName>) -> Done {
+    let answer = router.metadata(Some(topics.clone())).await;
+    Done::Found { topics, answer }
+}
+
+/// What the log of a partition holds.
+pub(super) async fn range(router: Arc<Router>, want: Want) -> Done {
+    let mut ends = [0, 0];
+    for (end, at) in ends.iter_mut().zip([OffsetAt::Earliest, OffsetAt::Latest]) {
+        let asked = vec![(want.place.clone(), at)];
+        match offsets::list(Arc::clone(&router), Isolation::Uncommitted, asked).await {
+            Ok(found) => *end = found.get(&want.place).copied().unwrap_or(0),
+            Err(error) => return Done::Range { want, range: Err(error) },
+        }
+    }
+    Done::Range { want, range: Ok(ends[0]..ends[1]) }
+}
+
+/// One Fetch for all partitions of a leader that stand at an offset; those that do not learn theirs first.
+pub(super) async fn read(
+    router: Arc<Router>,
+    node: NodeId,
+    settings: FetchSettings,
+    wants: Vec<Want>,
+) -> Done {
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        wants.into_iter().partition(|want| matches!(want.at, Start::Offset(_)));
+    let fetched = if unknown.is_empty() {
+        fetch(&router, node, settings, known).await
+    } else {
+        let mut fetched = starts(&router, node, settings.isolation, unknown).await;
+        // They wait one round trip more, rather than the others' whole long poll.
+        fetched.extend(known.into_iter().map(|want| (want, Fetched::Retry)));
+        fetched
+    };
+    Done::Read { node, fetched }
+}
+
+async fn starts(
+    router: &Router,
+    node: NodeId,
+    isolation: Isolation,
+    wants: Vec<Want>,
+) -> Vec<(Want, Fetched)> {
+    let at = |want: &Want| match want.at {
+        Start::End => OffsetAt::Latest,
+        Start::Beginning | Start::Offset(_) => OffsetAt::Earliest,
+    };
+    let partitions = wants.iter().map(|want| (want.place.clone(), at(want))).collect();
+    let answer = router.ask(node, Purpose::Control, ListOffsets { isolation, partitions }).await;
+    each(wants, |want| match &answer {
+        Err(error) => no_answer(error),
+        Ok(answer) => {
+            let Some((_, found)) = answer.iter().find(|(place, _)| *place == want.place) else {
+                return Fetched::Moved;
+            };
+            match *found {
+                Ok(offset) => Fetched::Start(offset),
+                Err(code) => match verdict::list_offsets(0, code) {
+                    ListOffsetsVerdict::Known | ListOffsetsVerdict::Retry => Fetched::Retry,
+                    ListOffsetsVerdict::RetryAfterMetadata => Fetched::Moved,
+                    ListOffsetsVerdict::Denied => Fetched::Denied,
+                    ListOffsetsVerdict::Failed => Fetched::Refused(code),
+                },
+            }
+        }
+    })
+}
+
+async fn fetch(
+    router: &Router,
+    node: NodeId,
+    settings: FetchSettings,
+    wants: Vec<Want>,
+) -> Vec<(Want, Fetched)> {
+    let target = |want: &Want| match want.at {
+        Start::Offset(offset) => {
+            Some(FetchTarget { partition: want.place.clone(), offset, max_bytes: want.max_bytes })
+        }
+        Start::Beginning | Start::End => None,
+    };
+    let call = Fetch {
+        isolation: settings.isolation,
+        max_wait_ms: settings.max_wait_ms,
+        min_bytes: 1,
+        max_bytes: settings.max_bytes,
+        targets: wants.iter().filter_map(target).collect(),
+    };
+    let mut answer = router.ask(node, Purpose::Fetch, call).await;
+    each(wants, |want| match &mut answer {
+        Err(error) => no_answer(error),
+        Ok(answer) => part(answer, &want.place),
+    })
+}
+
+fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
+    let whole = ErrorCode::from_code(answer.error_code);
+    let topics = answer.topics.iter_mut().filter(|t| t.name == place.topic);
+    let found = topics
+        .filter_map(|topic| {
+            let at = topic.partitions.iter().position(|p| p.index == place.partition)?;
+            Some(topic.partitions.swap_remove(at))
+        })
+        .next();
+    let Some(part) = found else {
+        return if whole.is_none() { Fetched::Moved } else { Fetched::Refused(whole) };
+    };
+    let code = ErrorCode::from_code(part.error_code);
+    match verdict::fetch(0, code) {
+        FetchVerdict::Read => Fetched::Payload(part),
+        FetchVerdict::RetryAfterMetadata => Fetched::Moved,
+        FetchVerdict::Retry | FetchVerdict::SessionLost => Fetched::Retry,
+        FetchVerdict::OutOfRange => Fetched::OutOfRange,
+        FetchVerdict::Denied => Fetched::Denied,
+        FetchVerdict::Failed => Fetched::Refused(code),
+    }
+}
+
+fn no_answer(error: &CallError) -> Fetched {
+    tracing::debug!(%error, "no answer to a consumer");
+    Fetched::Moved
+}
+
+fn each(wants: Vec<Want>, mut what: impl FnMut(&Want) -> Fetched) -> Vec<(Want, Fetched)> {
+    let pairs = wants.into_iter().map(|want| {
+        let fetched = what(&want);
+        (want, fetched)
+    });
+    pairs.collect()
+}
