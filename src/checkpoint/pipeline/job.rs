@@ -296,6 +296,7 @@ impl<'a> Running<'a> {
     /// Prepares, makes durable, and begins to commit. True when the job stops here on purpose.
     async fn complete_checkpoint(&mut self) -> Result<bool, PipelineError> {
         let id = self.checkpoint.id + 1;
+        self.job.steps.note(Note::Prepare);
         let committable = self.writer.prepare_commit(id).await?;
         if committable.is_some() {
             self.job.steps.step(Step::Prepared);
