@@ -3,8 +3,8 @@
 //! `KAFKA_2PC_CRASH=POINT[:NTH]` kills the process with SIGKILL at the NTH passage of a point, counted from 1.
 //! `KAFKA_2PC_TRACE=FILE` appends a line before each passage: milliseconds since the Unix epoch, process id, point,
 //! count.
-//! `KAFKA_2PC_JOURNAL=FILE` appends what came of it, in the same form: `resumed` and `aborted` with their numbers after a
-//! recovery, `checkpoint` with its id, `prepare` and `commit` with the microseconds that they took.
+//! `KAFKA_2PC_JOURNAL=FILE` appends what came of it, in the same form: `recovered` with the numbers of transactions committed
+//! and aborted, `checkpoint` with its id, `prepare` and `commit` with the microseconds that they took.
 
 use std::{
     collections::HashMap,
@@ -80,8 +80,7 @@ impl Crash {
             Note::Recovery => append(&mut self.trace, "recovery"),
             Note::Recovered { resumed, aborted } => {
                 append(&mut self.trace, "recovered");
-                append(&mut self.journal, &format!("resumed {resumed}"));
-                append(&mut self.journal, &format!("aborted {aborted}"));
+                append(&mut self.journal, &format!("recovered {resumed} {aborted}"));
             }
             Note::Prepare => append(&mut self.trace, "prepare"),
             Note::Checkpoint(id) => {

@@ -8,9 +8,11 @@ mod cat;
 mod completions;
 mod context;
 mod crash;
+mod demo;
 mod duration;
 mod exit;
 mod format;
+mod parent;
 mod pipe;
 mod settings;
 
@@ -56,6 +58,8 @@ enum Command {
     Cat(cat::Args),
     /// Run a Kafka broker in memory, for trying things out
     Broker(broker::Args),
+    /// See records go in exactly once through kill -9, in half a minute, without a cluster
+    Demo,
     /// Print a shell's completion script
     Completions(completions::Args),
 }
@@ -65,6 +69,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context::new(&cli.globals);
+    parent::end_with_it();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&error.into()).into(),
@@ -80,6 +85,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Pipe(args) => pipe::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,
+        Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),
     }
 }
