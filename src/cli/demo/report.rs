@@ -117,7 +117,7 @@ impl Report {
         let counts = &self.counts;
         match self.exit() {
             Exit::Done => format!(
-                "Exactly once: all {} records are there, each once and in order, after {} times kill -9, in {:.0} s.",
+                "Exactly once: all {} records are there, each once and in order, in spite of {} kill -9 ({:.0} s).",
                 grouped(counts.input),
                 self.kills,
                 self.seconds

@@ -107,8 +107,8 @@ impl Stage {
     }
 
     /// Takes the bar away.
-    pub(super) fn clear(&self) {
-        if let Some(bar) = &self.bar {
+    pub(super) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
