@@ -12,4 +12,5 @@ pub mod ids;
 pub mod net;
 pub mod proto;
 pub mod record;
+pub mod sink;
 pub mod wire;

@@ -11,8 +11,8 @@ use kafka_2pc::{
     },
     ids::{TopicPartition, TransactionalId},
     record::{Compression, RecordRef},
+    wire::api::Api,
 };
-use kafka_protocol::messages::ApiKey;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -187,13 +187,13 @@ async fn lost_answers_and_busy_leaders_are_asked_again() -> Outcome {
     broker.create_topic("t", 1)?;
     write(&client, "a", 0, &["one"]).await?.commit().await?;
     for (api, reaction) in [
-        (ApiKey::Fetch, Reaction::Drop),
-        (ApiKey::Fetch, Reaction::ApplyThenDrop),
-        (ApiKey::Fetch, Reaction::ErrorCode(6)),
-        (ApiKey::Fetch, Reaction::ErrorCode(78)),
-        (ApiKey::ListOffsets, Reaction::Drop),
-        (ApiKey::ListOffsets, Reaction::ErrorCode(6)),
-        (ApiKey::Metadata, Reaction::Drop),
+        (Api::Fetch, Reaction::Drop),
+        (Api::Fetch, Reaction::ApplyThenDrop),
+        (Api::Fetch, Reaction::ErrorCode(6)),
+        (Api::Fetch, Reaction::ErrorCode(78)),
+        (Api::ListOffsets, Reaction::Drop),
+        (Api::ListOffsets, Reaction::ErrorCode(6)),
+        (Api::Metadata, Reaction::Drop),
     ] {
         broker.inject(Fault { api, node: None, nth: 1, reaction });
         let mut consumer = client.consumer().build();

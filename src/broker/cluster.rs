@@ -45,12 +45,14 @@ pub(crate) struct NewTopic {
 
 impl Cluster {
     pub(crate) fn new(id: String, nodes: BTreeMap<i32, Node>, config: &BrokerConfig) -> Self {
-        let version = config.profile.server_transaction_version();
         let mut cluster = Self {
             id,
             nodes,
             topics: Topics::default(),
-            transactions: Coordinator::new(config.max_transaction_timeout_ms, version),
+            transactions: Coordinator::new(
+                config.max_transaction_timeout_ms,
+                config.profile.transaction_version,
+            ),
             groups: Groups::default(),
         };
         for (name, partitions) in

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kafka_protocol::messages::ApiKey;
 use tokio::net::TcpListener;
 
 use super::cluster::{Cluster, NewTopic, Node};
@@ -16,6 +15,7 @@ use super::random::random_topic_id;
 use super::server::{self, Listening};
 use super::shared::Shared;
 use crate::ids::{TopicId, TopicName, TopicPartition};
+use crate::wire::api::Api;
 
 /// A running broker. Dropping it stops everything.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Broker {
 
     /// How many requests of an API came to all nodes since the start.
     #[must_use]
-    pub fn requests(&self, api: ApiKey) -> u64 {
+    pub fn requests(&self, api: Api) -> u64 {
         self.shared.faults().seen(api)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kafka_protocol::messages::ApiKey;
+use crate::wire::api::Api;
 
 /// What happens to a request that a fault hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub enum Reaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The API whose requests are counted.
-    pub api: ApiKey,
+    pub api: Api,
     /// The node that they must reach; `None` is any.
     pub node: Option<i32>,
     /// Which of the matching requests from now on is hit: 1 is the next one. 0 counts as 1.
@@ -35,7 +35,7 @@ pub struct Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     waiting: Vec<Fault>,
-    seen: BTreeMap<i16, u64>,
+    seen: BTreeMap<Api, u64>,
 }
 
 impl Faults {
@@ -47,13 +47,13 @@ impl Faults {
         self.waiting.clear();
     }
 
-    pub(crate) fn seen(&self, api: ApiKey) -> u64 {
-        self.seen.get(&(api as i16)).copied().unwrap_or(0)
+    pub(crate) fn seen(&self, api: Api) -> u64 {
+        self.seen.get(&api).copied().unwrap_or(0)
     }
 
     /// Counts a request, and takes the reaction of the first fault whose turn it is.
-    pub(crate) fn on_request(&mut self, api: ApiKey, node: i32) -> Option<Reaction> {
-        *self.seen.entry(api as i16).or_default() += 1;
+    pub(crate) fn on_request(&mut self, api: Api, node: i32) -> Option<Reaction> {
+        *self.seen.entry(api).or_default() += 1;
         let matching = self.waiting.iter_mut().filter(|f| f.api == api && f.node.is_none_or(|n| n == node));
         matching.for_each(|fault| fault.nth -= 1);
         let hit = self.waiting.iter().position(|f| f.nth == 0)?;
@@ -69,17 +69,17 @@ mod tests {
     use super::*;
 
     fn fault(node: Option<i32>, nth: u64, code: i16) -> Fault {
-        Fault { api: ApiKey::EndTxn, node, nth, reaction: Reaction::ErrorCode(code) }
+        Fault { api: Api::EndTxn, node, nth, reaction: Reaction::ErrorCode(code) }
     }
 
     #[test]
     fn a_fault_hits_the_nth_matching_request_once() {
         let mut faults = Faults::default();
         faults.inject(fault(Some(2), 2, 51));
-        let hits: Vec<_> = [1, 2, 1, 2, 2].iter().map(|n| faults.on_request(ApiKey::EndTxn, *n)).collect();
+        let hits: Vec<_> = [1, 2, 1, 2, 2].iter().map(|n| faults.on_request(Api::EndTxn, *n)).collect();
         assert_eq!(hits, [None, None, None, Some(Reaction::ErrorCode(51)), None]);
-        assert_eq!(faults.seen(ApiKey::EndTxn), 5);
-        assert_eq!(faults.seen(ApiKey::Fetch), 0);
+        assert_eq!(faults.seen(Api::EndTxn), 5);
+        assert_eq!(faults.seen(Api::Fetch), 0);
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.inject(fault(None, 1, 51));
         faults.inject(fault(None, 1, 14));
-        let hits: Vec<_> = (0..3).map(|_| faults.on_request(ApiKey::EndTxn, 1)).collect();
+        let hits: Vec<_> = (0..3).map(|_| faults.on_request(Api::EndTxn, 1)).collect();
         assert_eq!(hits, [Some(Reaction::ErrorCode(51)), Some(Reaction::ErrorCode(14)), None]);
     }
 }

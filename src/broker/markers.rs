@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::cluster::{Cluster, OFFSETS_TOPIC};
 use super::coordinator::partition_for;
-use super::log::batch::{Marker, Outcome};
+use super::log::marker::{Marker, Outcome};
 use super::profile::LeaderlessMarker;
 use super::shared::{Shared, now_ms};
 use crate::ids::TopicPartition;

@@ -45,5 +45,6 @@ pub use self::config::{BrokerConfig, UnknownTopics};
 pub use self::control::Broker;
 pub use self::error::BrokerError;
 pub use self::fault::{Fault, Reaction};
-pub use self::profile::{LeaderlessMarker, Profile, TransactionVersion, Verification};
-pub use kafka_protocol::messages::ApiKey;
+pub use self::profile::{LeaderlessMarker, Profile, Verification};
+pub use crate::wire::api::Api;
+pub use crate::wire::versions::TransactionVersion;

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use super::dispatch::{self, Answer};
 use super::frame;
 use super::shared::{Context, Shared};
+use crate::wire::frame::FrameDecoder;
 
 /// A node's listener with all its connections: dropping it cuts them.
 #[derive(Debug)]
@@ -58,7 +60,9 @@ async fn connection(ctx: Context, mut stream: TcpStream) {
 
 async fn converse(ctx: &Context, stream: &mut TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    while let Some(frame) = frame::read(stream, ctx.shared.config.max_request_bytes).await {
+    let decoder = FrameDecoder::requests(ctx.shared.config.max_request_bytes);
+    let mut buffer = BytesMut::new();
+    while let Some(frame) = frame::read(stream, decoder, &mut buffer).await {
         match dispatch::answer(ctx, frame).await {
             Answer::Frame(bytes) => stream.write_all(&bytes).await?,
             Answer::Silence => {}

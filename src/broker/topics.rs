@@ -62,6 +62,12 @@ impl Topic {
         self.configs.get("max.message.bytes").and_then(|n| n.parse().ok()).unwrap_or(broker)
     }
 
+    /// The latest time that a record may carry: `message.timestamp.after.max.ms` (one hour) from now.
+    pub(crate) fn latest_timestamp(&self, now_ms: i64) -> i64 {
+        let ahead = self.configs.get("message.timestamp.after.max.ms").and_then(|n| n.parse().ok());
+        now_ms.saturating_add(ahead.unwrap_or(3_600_000))
+    }
+
     /// `min.insync.replicas`, or the broker's own.
     pub(crate) fn min_insync_replicas(&self, broker: usize) -> usize {
         self.configs.get("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(broker)

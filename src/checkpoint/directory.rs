@@ -18,7 +18,7 @@ use std::{
 
 use super::{
     state::Checkpoint,
-    store::{Binding, CheckpointStore, StoreError, StorePoint},
+    store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint},
 };
 use crate::proto::{committable::Committable, sealed::StateError};
 
@@ -175,6 +175,20 @@ impl CheckpointStore for DirectoryStore {
         // The checkpoint is kept whatever becomes of the old files; the next one tries to remove them again.
         let _ = self.prune(checkpoint);
         Ok(())
+    }
+}
+
+impl JobStore for DirectoryStore {
+    fn keep(&mut self, committable: &Committable) -> Result<Option<PathBuf>, StoreError> {
+        self.keep_committable(committable).map(Some)
+    }
+
+    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError> {
+        Ok(Self::unlisted(self)?.into_iter().map(|file| file.committable).collect())
+    }
+
+    fn forget(&mut self, committable: &Committable) -> Result<(), StoreError> {
+        self.forget_committable(committable)
     }
 }
 

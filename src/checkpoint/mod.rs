@@ -1,13 +1,19 @@
 //! Checkpoints: what a job keeps so that it can go on after any crash, and where it keeps it.
 //!
-//! Synchronous files and bytes; no network.
+//! The stores are synchronous files and bytes; [`pipeline`] is the job that uses them.
 
 mod directory;
 mod hash;
+mod memory;
+pub mod pipeline;
 mod state;
+pub mod step;
 mod store;
 
 pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
 pub use hash::InputHash;
-pub use state::{Checkpoint, CommitStatus, InputPosition, ListedCommittable};
-pub use store::{Binding, CheckpointStore, StoreError, StorePoint};
+pub use memory::MemoryStore;
+pub use state::{Checkpoint, InputPosition, ListedCommittable};
+pub use store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint};
+
+pub use crate::proto::recovery::CommitStatus;

@@ -6,6 +6,7 @@ use super::hash::InputHash;
 use crate::proto::{
     committable::Committable,
     pool::WriterState,
+    recovery::CommitStatus,
     resume::Decision,
     sealed::{Fields, Reader, Seal, StateError},
 };
@@ -54,15 +55,6 @@ pub struct ListedCommittable {
     pub status: CommitStatus,
 }
 
-/// What is known of a listed committable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommitStatus {
-    /// To be committed.
-    Pending,
-    /// Decided, and not known to be settled: it is not committed again, but its id is not used either.
-    Decided(Decision),
-}
-
 impl Checkpoint {
     /// The bytes to be kept, in the newest format.
     #[must_use]
@@ -80,7 +72,7 @@ impl Checkpoint {
             .hash
             .write(input)
             .list(&self.committables, |fields, listed| {
-                fields.u8(listed.status.tag()).bytes(&listed.committable.to_bytes())
+                fields.u8(status_tag(listed.status)).bytes(&listed.committable.to_bytes())
             })
             .list(&self.writers, |fields, writer| fields.bytes(&writer.to_bytes()));
         SEAL.seal(fields)
@@ -104,7 +96,7 @@ impl Checkpoint {
                 hash: InputHash::read(&mut fields)?,
             },
             committables: fields.list(|fields| {
-                let status = CommitStatus::read(fields)?;
+                let status = read_status(fields)?;
                 Ok(ListedCommittable { committable: Committable::from_bytes(fields.bytes()?)?, status })
             })?,
             writers: fields.list(|fields| WriterState::from_bytes(fields.bytes()?))?,
@@ -113,21 +105,19 @@ impl Checkpoint {
     }
 }
 
-impl CommitStatus {
-    fn tag(self) -> u8 {
-        match self {
-            Self::Pending => 0,
-            Self::Decided(Decision::Commit) => 1,
-            Self::Decided(Decision::Abort) => 2,
-        }
+fn status_tag(status: CommitStatus) -> u8 {
+    match status {
+        CommitStatus::Pending => 0,
+        CommitStatus::Decided(Decision::Commit) => 1,
+        CommitStatus::Decided(Decision::Abort) => 2,
     }
+}
 
-    fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {
-        match fields.u8()? {
-            0 => Ok(Self::Pending),
-            1 => Ok(Self::Decided(Decision::Commit)),
-            2 => Ok(Self::Decided(Decision::Abort)),
-            _ => fields.damaged("the status of a committable is unknown"),
-        }
+fn read_status(fields: &mut Reader<'_>) -> Result<CommitStatus, StateError> {
+    match fields.u8()? {
+        0 => Ok(CommitStatus::Pending),
+        1 => Ok(CommitStatus::Decided(Decision::Commit)),
+        2 => Ok(CommitStatus::Decided(Decision::Abort)),
+        _ => fields.damaged("the status of a committable is unknown"),
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use super::state::Checkpoint;
-use crate::proto::sealed::StateError;
+use crate::proto::{committable::Committable, sealed::StateError};
 
 /// A place for the checkpoints of one job.
 ///
@@ -27,6 +27,27 @@ pub trait CheckpointStore: Send {
         checkpoint: &Checkpoint,
         observer: &mut dyn FnMut(StorePoint),
     ) -> Result<(), StoreError>;
+}
+
+/// A store that also keeps prepared transactions one by one, from which they can be committed by hand.
+pub trait JobStore: CheckpointStore {
+    /// Keeps a committable; the path of its file, if the store has files.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn keep(&mut self, committable: &Committable) -> Result<Option<PathBuf>, StoreError>;
+
+    /// The committables that were kept and that the newest checkpoint does not list.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError>;
+
+    /// Forgets a committable that is decided or aborted.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn forget(&mut self, committable: &Committable) -> Result<(), StoreError>;
 }
 
 /// A point that the writing of a checkpoint passes.

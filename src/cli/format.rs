@@ -36,14 +36,7 @@ pub(super) enum Format {
 }
 
 /// A record from a line.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Parsed<'a> {
-    pub(super) key: Option<Cow<'a, [u8]>>,
-    pub(super) value: Option<Cow<'a, [u8]>>,
-    pub(super) headers: Vec<(Cow<'a, [u8]>, Option<Cow<'a, [u8]>>)>,
-    pub(super) partition: Option<i32>,
-    pub(super) timestamp: Option<i64>,
-}
+pub(super) type Parsed<'a> = crate::checkpoint::pipeline::LineRecord<'a>;
 
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +61,7 @@ impl Format {
     ///
     /// # Errors
     /// [`BadLine`] says what is wrong with it.
-    pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, BadLine> {
+    pub(super) fn parse_line<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, BadLine> {
         match self {
             Self::Json => parse_object(line),
             Self::Lines { key_separator } => {

@@ -21,12 +21,12 @@ fn lines(separator: Option<&str>) -> Format {
 }
 
 fn error(line: &str) -> String {
-    Format::Json.parse(line.as_bytes()).unwrap_err().to_string()
+    Format::Json.parse_line(line.as_bytes()).unwrap_err().to_string()
 }
 
 #[test]
 fn a_line_is_a_value_byte_for_byte() {
-    let parsed = lines(None).parse(b"a\tb\xff\r").unwrap();
+    let parsed = lines(None).parse_line(b"a\tb\xff\r").unwrap();
     assert_eq!((parsed.key, parsed.value.as_deref()), (None, Some(&b"a\tb\xff\r"[..])));
     assert_eq!(printed(&lines(None), &record(Some(b"k"), Some(b"v"), vec![])), "v\n");
     assert_eq!(printed(&lines(None), &record(None, None, vec![])), "\n");
@@ -38,7 +38,7 @@ fn what_stands_before_the_first_separator_is_the_key() {
     for (line, key, value) in
         [("k::v::w", Some("k"), "v::w"), ("::v", Some(""), "v"), ("k:v", None, "k:v"), ("", None, "")]
     {
-        let parsed = format.parse(line.as_bytes()).unwrap();
+        let parsed = format.parse_line(line.as_bytes()).unwrap();
         assert_eq!(parsed.key.as_deref(), key.map(str::as_bytes), "{line}");
         assert_eq!(parsed.value.as_deref(), Some(value.as_bytes()), "{line}");
         let back = printed(&format, &record(parsed.key.as_deref(), parsed.value.as_deref(), vec![]));
@@ -70,14 +70,15 @@ fn an_object_is_printed_with_its_fields_in_order() {
 
 #[test]
 fn every_field_may_be_missing_and_null_differs_from_empty() {
-    assert_eq!(Format::Json.parse(b"{}").unwrap(), Parsed::default());
-    let parsed = Format::Json.parse(br#"{"key":"","value":null,"partition":null,"timestamp":-5}"#).unwrap();
+    assert_eq!(Format::Json.parse_line(b"{}").unwrap(), Parsed::default());
+    let parsed =
+        Format::Json.parse_line(br#"{"key":"","value":null,"partition":null,"timestamp":-5}"#).unwrap();
     assert_eq!((parsed.key.as_deref(), parsed.value, parsed.timestamp), (Some(&b""[..]), None, Some(-5)));
 }
 
 #[test]
 fn headers_may_come_as_one_object() {
-    let parsed = Format::Json.parse(br#"{"headers":{"a":"1","b":null}}"#).unwrap();
+    let parsed = Format::Json.parse_line(br#"{"headers":{"a":"1","b":null}}"#).unwrap();
     let headers: Vec<_> = parsed.headers.iter().map(|(k, v)| (&**k, v.as_deref())).collect();
     assert_eq!(headers, [(&b"a"[..], Some(&b"1"[..])), (b"b", None)]);
 }
@@ -113,7 +114,7 @@ proptest! {
             value: value.as_deref().map(Bytes::copy_from_slice),
         });
         let line = printed(&Format::Json, &record(key.as_deref(), value.as_deref(), list.collect()));
-        let parsed = Format::Json.parse(line.trim_end_matches('\n').as_bytes()).unwrap();
+        let parsed = Format::Json.parse_line(line.trim_end_matches('\n').as_bytes()).unwrap();
         prop_assert_eq!(parsed.key.as_deref(), key.as_deref());
         prop_assert_eq!(parsed.value.as_deref(), value.as_deref());
         prop_assert_eq!((parsed.partition, parsed.timestamp), (Some(2), Some(1000)));
@@ -124,7 +125,7 @@ proptest! {
 
     #[test]
     fn no_line_panics(line in any::<Vec<u8>>()) {
-        let _ = Format::Json.parse(&line);
-        let _ = lines(Some("x")).parse(&line);
+        let _ = Format::Json.parse_line(&line);
+        let _ = lines(Some("x")).parse_line(&line);
     }
 }

@@ -7,8 +7,12 @@ mod broker;
 mod cat;
 mod completions;
 mod context;
+mod crash;
+mod duration;
 mod exit;
 mod format;
+mod pipe;
+mod settings;
 
 use std::process::ExitCode;
 
@@ -46,6 +50,8 @@ struct Globals {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write lines into a topic, exactly once
+    Pipe(pipe::Args),
     /// Read a topic
     Cat(cat::Args),
     /// Run a Kafka broker in memory, for trying things out
@@ -71,6 +77,7 @@ pub fn main() -> ExitCode {
 
 async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Pipe(args) => pipe::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,
         Command::Completions(args) => completions::run::<Cli>(&args),

@@ -1,14 +1,18 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
+mod admin;
 mod config;
 mod consumer;
 mod error;
 mod evidence;
+mod look;
 mod offsets;
 mod partitioner;
 mod producer;
+mod repair;
 mod resume;
 mod router;
+mod settle;
 mod topic;
 mod transaction;
 mod writer;
@@ -18,18 +22,22 @@ pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
+pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
 pub use transaction::{Prepared, Transaction};
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use router::Router;
 
 use crate::{
     ids::TransactionalId,
     net::{Connector, TcpConnector},
-    proto::committable::Committable,
+    proto::{
+        committable::Committable,
+        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
+    },
 };
 
 /// A client of one Kafka cluster. Clones share its connections.
@@ -91,5 +99,29 @@ impl Client {
     /// Takes up a prepared transaction, from whatever process prepared it.
     pub fn resume(&self, committable: Committable) -> ResumeBuilder {
         ResumeBuilder::new(Arc::clone(&self.router), committable)
+    }
+
+    /// Waits until a decision is on every partition: the answer to EndTxn proves the decision, not that readers see
+    /// it (KAFKA-20734).
+    ///
+    /// # Errors
+    /// [`SettleError`]; [`SettleError::Hanging`] when a marker is missing and will not come by itself.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
+        settle::settle(&self.router, target, patience).await
+    }
+
+    /// Writes the missing markers of a hanging decision, if it is proven and its coordinator is done with it, and sees
+    /// that it worked. Needs ALTER on the cluster.
+    ///
+    /// # Errors
+    /// [`RepairError`]; after a refusal nothing was written.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: repairing again is always right.
+    pub async fn repair(&self, hanging: &CommittedButHanging) -> Result<(), RepairError> {
+        repair::repair(&self.router, hanging).await
     }
 }

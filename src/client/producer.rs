@@ -135,8 +135,21 @@ impl ProducerBuilder {
         self.idle(Next::Bare)
     }
 
-    /// A producer that goes on with a pair that it got from a committer.
-    pub(crate) fn idle(self, next: Next) -> TransactionalProducer {
+    /// A producer that goes on with the pair that the commit of its id's last transaction returned. It may be used
+    /// on transactions V2 only, and is renewed where that is not in use.
+    #[must_use]
+    pub fn returned(self, identity: Identity) -> TransactionalProducer {
+        self.idle(Next::Returned(identity))
+    }
+
+    /// A producer that goes on with a pair under which its id's last transaction was written and ended with EndTxn 4
+    /// or older. It asks for the next epoch in the form that names this pair, so that a rival is reported.
+    #[must_use]
+    pub fn used(self, identity: Identity) -> TransactionalProducer {
+        self.idle(Next::Used(identity))
+    }
+
+    fn idle(self, next: Next) -> TransactionalProducer {
         let shared = Arc::new(Shared {
             router: self.router,
             transactional_id: self.transactional_id,

@@ -6,23 +6,22 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 
 use super::{
     error::{ClientError, EndError},
-    evidence,
+    evidence, look,
     producer::{Next, Shared},
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{DescribeTransactions, EndTxn, facts},
+    exchange::EndTxn,
     ids::{Identity, NodeId},
     net::{CallError, Clock},
     proto::{
-        committable::Committable,
+        committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, Described, First, Leaderless, Outcome, PartitionMeta, Resume,
-            ResumeEffect, ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume, ResumeEffect, ResumeInput,
+            ResumeOptions,
         },
-        verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
+        verdict::{self, FindCoordinatorVerdict},
     },
-    wire::versions::TransactionVersion,
 };
 
 /// Settings of a resumed end.
@@ -98,6 +97,7 @@ impl ResumeBuilder {
 
     async fn end(self, decision: Decision) -> Result<Resumed, CommitError> {
         let clock = self.router.clock;
+        self.check_cluster().await?;
         let options = ResumeOptions {
             decision,
             first: self.first,
@@ -110,6 +110,22 @@ impl ResumeBuilder {
         let machine = Resume::new(clock.now(), (*committable).clone(), options);
         let driver = Driver { router: self.router, committable, node: None, next: None };
         driver.run(machine, clock).await
+    }
+}
+
+impl ResumeBuilder {
+    /// Nothing is ever sent to a cluster that the committable does not come from. One that can't be reached is the
+    /// machine's business.
+    async fn check_cluster(&self) -> Result<(), CommitError> {
+        if self.router.cluster_id().is_none() {
+            _ = self.router.metadata(Some(Vec::new())).await;
+        }
+        match (&self.committable.cluster_id, self.router.cluster_id()) {
+            (Some(expected), Some(found)) if *expected != found => {
+                Err(CommitError::AnotherCluster { expected: Arc::clone(expected), found })
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
     }
 }
 
@@ -236,24 +252,16 @@ async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
 async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
     let Some(node) = node else { return ResumeInput::NoAnswer.into() };
     match router.profile(node).await {
-        Ok(profile) => ResumeInput::FeatureLevel(match profile.transaction_version {
-            TransactionVersion::V0 => 0,
-            TransactionVersion::V1 => 1,
-            TransactionVersion::V2 => 2,
-        })
-        .into(),
+        Ok(profile) => ResumeInput::FeatureLevel(profile.transaction_version.level()).into(),
         Err(_) => ResumeInput::NoAnswer.into(),
     }
 }
 
 async fn describe(router: Arc<Router>, committable: Arc<Committable>, node: Option<NodeId>) -> Learned {
     let Some(node) = node else { return ResumeInput::NoAnswer.into() };
-    let call = DescribeTransactions { transactional_id: committable.transactional_id.clone() };
-    match router.ask(node, Purpose::Control, call).await {
-        Ok(described) => ResumeInput::Described(facts::described(&described)).into(),
-        // A broker before 3.0 has no such request: the log has to tell.
-        Err(CallError::Exchange(_)) => ResumeInput::Described(Described::Blind).into(),
-        Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => ResumeInput::NoAnswer.into(),
+    match look::described_by(&router, node, &committable.transactional_id).await {
+        Some(described) => ResumeInput::Described(described).into(),
+        None => ResumeInput::NoAnswer.into(),
     }
 }
 
@@ -284,29 +292,10 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
-    let mut topics: Vec<_> = committable.partitions.iter().map(|p| p.topic.clone()).collect();
-    topics.sort();
-    topics.dedup();
-    let Ok(answer) = router.metadata(Some(topics)).await else { return ResumeInput::NoAnswer.into() };
-    let partitions = committable.partitions.iter().map(|p| {
-        let Some(topic) = answer.topics.iter().find(|t| t.name == p.topic) else {
-            return PartitionMeta::NotKnown;
-        };
-        match topic.verdict {
-            MetadataVerdict::Known | MetadataVerdict::Leaderless => {
-                let leader = topic.partitions.iter().find(|q| q.index == p.partition).map(|q| q.leader);
-                leader.map_or(PartitionMeta::Missing, |leader| PartitionMeta::Known {
-                    topic_id: topic.id,
-                    leader,
-                })
-            }
-            MetadataVerdict::Missing => PartitionMeta::Missing,
-            MetadataVerdict::Retry
-            | MetadataVerdict::Denied
-            | MetadataVerdict::InvalidName
-            | MetadataVerdict::Rebootstrap
-            | MetadataVerdict::Failed => PartitionMeta::NotKnown,
-        }
-    });
-    ResumeInput::Partitions(partitions.collect()).into()
+    let partitions: Vec<_> =
+        committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    match look::partitions(&router, &partitions).await {
+        Some(partitions) => ResumeInput::Partitions(partitions).into(),
+        None => ResumeInput::NoAnswer.into(),
+    }
 }

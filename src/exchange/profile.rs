@@ -98,10 +98,6 @@ impl Call for ApiVersions {
 
 fn profile(ranges: HashMap<Api, VersionRange>, r: &ApiVersionsResponse) -> BrokerProfile {
     let level = r.finalized_features.iter().find(|f| &*f.name == "transaction.version");
-    let transaction_version = match level.map_or(0, |f| f.max_version_level) {
-        ..=0 => TransactionVersion::V0,
-        1 => TransactionVersion::V1,
-        2.. => TransactionVersion::V2,
-    };
+    let transaction_version = TransactionVersion::from_level(level.map_or(0, |f| f.max_version_level));
     BrokerProfile { ranges, transaction_version, features_epoch: r.finalized_features_epoch }
 }

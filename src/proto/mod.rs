@@ -17,6 +17,7 @@ pub mod naming;
 pub mod outbox;
 pub mod pool;
 pub mod read_committed;
+pub mod recovery;
 pub mod repair;
 pub mod resume;
 pub mod sealed;

@@ -20,8 +20,9 @@ use super::{
 use crate::{
     ids::{TopicPartition, TransactionalId},
     proto::{
+        recovery::Recovered,
         resume::Decision,
-        settle::{HangingPartition, OpenTransaction},
+        settle::{DecidedBy, HangingPartition, OpenTransaction},
     },
 };
 
@@ -49,6 +50,8 @@ pub enum SlotState {
     },
     /// Its transaction hangs; neither the id nor its producer id is used again.
     Retired(Box<CommittedButHanging>),
+    /// Recovery could not tell whether something of its producer id is open: it is not used in this run.
+    Avoided,
 }
 
 /// Whether a restart could still find the committable.
@@ -104,6 +107,8 @@ pub struct Pool {
     ownership: Ownership,
     capacity: usize,
     slots: BTreeMap<Slot, SlotState>,
+    /// Hanging transactions under ids that this pool does not give out: of former prefixes and other subtasks.
+    retired_elsewhere: Vec<CommittedButHanging>,
 }
 
 impl Pool {
@@ -111,7 +116,15 @@ impl Pool {
     #[must_use]
     pub fn new(naming: Naming, prefix: IdPrefix, ownership: Ownership, capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { naming, prefix, former_prefixes: Vec::new(), ownership, capacity, slots: BTreeMap::new() }
+        Self {
+            naming,
+            prefix,
+            former_prefixes: Vec::new(),
+            ownership,
+            capacity,
+            slots: BTreeMap::new(),
+            retired_elsewhere: Vec::new(),
+        }
     }
 
     /// The id of a slot.
@@ -137,7 +150,7 @@ impl Pool {
         let prepared = count(|s| matches!(s, SlotState::Prepared(_)));
         let decided = count(|s| matches!(s, SlotState::Decided { .. }));
         let capacity = self.capacity;
-        // Retired slots are not counted: the job goes on with other ids.
+        // Retired and avoided slots are not counted: the job goes on with other ids.
         if active + prepared + decided >= capacity {
             return Err(PoolExhausted { capacity, active, prepared, decided });
         }
@@ -183,7 +196,9 @@ impl Pool {
         let listed = match self.slots.get(&slot) {
             Some(SlotState::Active) => Listed::No,
             Some(SlotState::Prepared(_)) => Listed::Maybe,
-            Some(SlotState::Decided { .. } | SlotState::Retired(_)) | None => return Err(Misuse { slot }),
+            Some(SlotState::Decided { .. } | SlotState::Retired(_) | SlotState::Avoided) | None => {
+                return Err(Misuse { slot });
+            }
         };
         self.slots.insert(slot, SlotState::Decided { listed, visible: Visible::NotKnown });
         Ok(())
@@ -223,7 +238,8 @@ impl Pool {
                 SlotState::Decided { .. }
                 | SlotState::Active
                 | SlotState::Prepared(_)
-                | SlotState::Retired(_) => {}
+                | SlotState::Retired(_)
+                | SlotState::Avoided => {}
             }
         }
         self.free();
@@ -232,6 +248,24 @@ impl Pool {
     /// After a restart: this id is named by a restored committable of `checkpoint`, or was found hanging.
     pub fn adopt(&mut self, slot: Slot, state: SlotState) {
         self.slots.insert(slot, state);
+    }
+
+    /// What recovery found: hanging transactions retire their ids, and those that it could not judge are avoided.
+    pub fn recovered(&mut self, recovered: &Recovered) {
+        recovered.retired.iter().for_each(|hanging| self.adopt_retired(hanging));
+        for slot in recovered.avoid.iter().filter_map(|id| self.slot(id)).collect::<Vec<_>>() {
+            self.slots.entry(slot).or_insert(SlotState::Avoided);
+        }
+    }
+
+    fn adopt_retired(&mut self, hanging: &CommittedButHanging) {
+        match self.slot(&hanging.transactional_id) {
+            Some(slot) => {
+                self.slots.insert(slot, SlotState::Retired(Box::new(hanging.clone())));
+            }
+            None if self.retired_elsewhere.contains(hanging) => {}
+            None => self.retired_elsewhere.push(hanging.clone()),
+        }
     }
 
     /// Where a slot stands; `None` when it is free.
@@ -254,12 +288,12 @@ impl Pool {
     #[must_use]
     pub fn state_to_keep(&self) -> WriterState {
         let mut active = Vec::new();
-        let mut retired = Vec::new();
+        let mut retired = self.retired_elsewhere.clone();
         for (slot, state) in &self.slots {
             match state {
-                SlotState::Active => active.push(*slot),
+                SlotState::Active => active.push(self.id(*slot)),
                 SlotState::Retired(hanging) => retired.push((**hanging).clone()),
-                SlotState::Prepared(_) | SlotState::Decided { .. } => {}
+                SlotState::Prepared(_) | SlotState::Decided { .. } | SlotState::Avoided => {}
             }
         }
         WriterState {
@@ -286,11 +320,7 @@ impl Pool {
         let mut pool = Self::new(naming, prefix, state.ownership.clone(), capacity);
         let former = state.former_prefixes.iter().chain([&state.prefix]);
         pool.former_prefixes = former.filter(|p| **p != pool.prefix).cloned().collect();
-        for hanging in &state.retired {
-            if let Some(slot) = pool.slot(&hanging.transactional_id) {
-                pool.slots.insert(slot, SlotState::Retired(Box::new(hanging.clone())));
-            }
-        }
+        state.retired.iter().for_each(|hanging| pool.adopt_retired(hanging));
         Ok(pool)
     }
 }
@@ -306,13 +336,44 @@ pub struct WriterState {
     pub former_prefixes: Vec<IdPrefix>,
     /// The subtasks whose ids are owned.
     pub ownership: Ownership,
-    /// Slots whose transactions were being written: leftovers after a crash, even where a listing hides them.
-    pub active: Vec<Slot>,
+    /// Ids whose transactions were being written: leftovers after a crash, even where a listing hides them.
+    pub active: Vec<TransactionalId>,
     /// Transactions that hang, with what was decided. Their ids are never used, fenced or aborted.
     pub retired: Vec<CommittedButHanging>,
 }
 
 impl WriterState {
+    /// The state as it is kept: one share per owned subtask, so that a later restart with more subtasks can deal
+    /// them out again. The first share holds what is known of ids.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Self> {
+        let with = |ownership: Ownership| match ownership.subtask() == self.ownership.subtask() {
+            true => Self { ownership, ..self.clone() },
+            false => Self { ownership, active: Vec::new(), retired: Vec::new(), ..self.clone() },
+        };
+        self.ownership.shares().into_iter().map(with).collect()
+    }
+
+    /// The state of subtask `subtask` of `parallelism` from the shares that were dealt to it; `None` for none.
+    ///
+    /// # Errors
+    /// [`NamingError`], see [`Ownership::restore`].
+    pub fn join(subtask: u32, parallelism: u32, shares: &[Self]) -> Result<Option<Self>, NamingError> {
+        let Some(first) = shares.first() else { return Ok(None) };
+        let ownerships: Vec<Ownership> = shares.iter().map(|share| share.ownership.clone()).collect();
+        let prefixes = shares.iter().flat_map(|share| share.former_prefixes.iter().chain([&share.prefix]));
+        let former: BTreeSet<IdPrefix> =
+            prefixes.filter(|prefix| **prefix != first.prefix).cloned().collect();
+        Ok(Some(Self {
+            naming: first.naming,
+            prefix: first.prefix.clone(),
+            former_prefixes: former.into_iter().collect(),
+            ownership: Ownership::restore(subtask, parallelism, &ownerships)?,
+            active: shares.iter().flat_map(|share| share.active.iter().cloned()).collect(),
+            retired: shares.iter().flat_map(|share| share.retired.iter().cloned()).collect(),
+        }))
+    }
+
     /// The bytes to be kept, in the newest format.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -326,7 +387,7 @@ impl WriterState {
             .list(&self.former_prefixes, |fields, p| fields.text(p.as_str()))
             .list(&owned, |fields, subtask| fields.u64(u64::from(*subtask)))
             .u64(u64::from(self.ownership.total()))
-            .list(&self.active, |fields, slot| fields.u64(*slot))
+            .list(&self.active, |fields, id| fields.text(id.as_str()))
             .list(&self.retired, write_hanging);
         SEAL.seal(fields)
     }
@@ -349,7 +410,7 @@ impl WriterState {
         let Ok(ownership) = Ownership::from_parts(owned, total) else {
             return fields.damaged("its subtasks contradict each other");
         };
-        let active = fields.list(Reader::u64)?;
+        let active = fields.list(|fields| fields.text().map(TransactionalId::new))?;
         let retired = fields.list(read_hanging)?;
         fields.finish(Self { naming, prefix, former_prefixes, ownership, active, retired })
     }
@@ -371,6 +432,7 @@ fn write_hanging(fields: Fields, hanging: &CommittedButHanging) -> Fields {
         Decision::Abort => 1,
     };
     let head = fields.text(hanging.transactional_id.as_str()).identity(hanging.identity).u8(decision);
+    let head = head.option(hanging.by.map(by_tag), Fields::u8);
     head.list(&hanging.partitions, |fields, p| {
         fields
             .text(&p.partition.topic)
@@ -383,6 +445,25 @@ fn write_hanging(fields: Fields, hanging: &CommittedButHanging) -> Fields {
     })
 }
 
+fn by_tag(by: DecidedBy) -> u8 {
+    match by {
+        DecidedBy::EndTxnV1 => 1,
+        DecidedBy::EndTxnV2 => 2,
+        DecidedBy::FenceV1 => 3,
+        DecidedBy::FenceV2 => 4,
+    }
+}
+
+fn read_by(fields: &mut Reader<'_>) -> Result<DecidedBy, StateError> {
+    match fields.u8()? {
+        1 => Ok(DecidedBy::EndTxnV1),
+        2 => Ok(DecidedBy::EndTxnV2),
+        3 => Ok(DecidedBy::FenceV1),
+        4 => Ok(DecidedBy::FenceV2),
+        _ => fields.damaged("how a decision came about is unknown"),
+    }
+}
+
 fn read_hanging(fields: &mut Reader<'_>) -> Result<CommittedButHanging, StateError> {
     let transactional_id = TransactionalId::new(fields.text()?);
     let identity = fields.identity()?;
@@ -391,6 +472,7 @@ fn read_hanging(fields: &mut Reader<'_>) -> Result<CommittedButHanging, StateErr
         1 => Decision::Abort,
         _ => return fields.damaged("a decision is neither commit nor abort"),
     };
+    let by = fields.option(read_by)?;
     let partitions = fields.list(|fields| {
         Ok(HangingPartition {
             partition: TopicPartition::new(fields.text()?, fields.i32()?),
@@ -403,7 +485,7 @@ fn read_hanging(fields: &mut Reader<'_>) -> Result<CommittedButHanging, StateErr
             },
         })
     })?;
-    Ok(CommittedButHanging { transactional_id, identity, decision, partitions })
+    Ok(CommittedButHanging { transactional_id, identity, decision, by, partitions })
 }
 
 #[cfg(test)]

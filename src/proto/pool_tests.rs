@@ -13,6 +13,7 @@ fn hanging(id: TransactionalId) -> CommittedButHanging {
         transactional_id: id,
         identity: Identity::new(7, 3),
         decision: Decision::Commit,
+        by: Some(DecidedBy::EndTxnV2),
         partitions: vec![HangingPartition {
             partition: TopicPartition::new("t", 1),
             topic_id: TopicId([1; 16]),
@@ -106,7 +107,34 @@ fn a_retired_id_is_never_used_and_takes_no_capacity() {
     let kept = WriterState::from_bytes(&pool.state_to_keep().to_bytes()).unwrap();
     let restored = Pool::restore(&kept, Naming::Pooled, IdPrefix::new("job").unwrap(), 4).unwrap();
     assert!(matches!(restored.state(slot), Some(SlotState::Retired(_))));
-    assert_eq!(kept.active, [1, 2, 3, 4]);
+    assert_eq!(kept.active, (1..5).map(|slot| pool.id(slot)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_recovery_could_not_judge_is_avoided() {
+    let mut pool = pool(Naming::Pooled);
+    let avoid = BTreeSet::from([pool.id(0), TransactionalId::new("job-1-1")]);
+    let retired = vec![hanging(pool.id(1))];
+    pool.recovered(&Recovered { avoid, retired, ..Recovered::default() });
+    assert_eq!(pool.take(1), Ok(2));
+    pool.durable(&none());
+    assert_eq!(pool.take(2), Ok(3));
+    assert_eq!(pool.state_to_keep().retired.len(), 1);
+    let elsewhere = vec![hanging(TransactionalId::new("job-1-7"))];
+    pool.recovered(&Recovered { retired: elsewhere, ..Recovered::default() });
+    assert_eq!(pool.state_to_keep().retired.len(), 2);
+}
+
+#[test]
+fn shares_lose_nothing_when_they_are_dealt_out_and_joined() {
+    let mut state = pool(Naming::Pooled).state_to_keep();
+    state.ownership = Ownership::from_parts([0, 1, 2], 3).unwrap();
+    state.active = vec![TransactionalId::new("job-0-1")];
+    let shares = state.shares();
+    assert_eq!(shares.len(), 3);
+    let joined = WriterState::join(0, 1, &shares).unwrap().unwrap();
+    assert_eq!(joined, state);
+    assert_eq!(WriterState::join(3, 4, &[]), Ok(None));
 }
 
 #[test]

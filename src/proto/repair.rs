@@ -4,35 +4,10 @@
 //! decision that somebody can prove, and only where something of this very transaction is open.
 
 use super::{
-    committable::Committable,
-    resume::{CoordinatorState, Decision, Described, Outcome, TransactionView},
-    settle::{CommittedButHanging, HangingPartition},
+    resume::{CoordinatorState, Decision, Described, TransactionView},
+    settle::{CommittedButHanging, DecidedBy, HangingPartition},
 };
 use crate::ids::{Identity, TopicPartition};
-
-/// How a decision came about; it tells the epoch of its markers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DecidedBy {
-    /// EndTxn of at most version 4: markers carry the transaction's own epoch.
-    EndTxnV1,
-    /// EndTxn of version 5: markers carry one epoch more.
-    EndTxnV2,
-    /// A fence by InitProducerId, or the timeout, on a cluster below level 2: one epoch more.
-    FenceV1,
-    /// The same at level 2.
-    FenceV2,
-}
-
-/// A decision with its proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProvenDecision {
-    /// The transaction's own producer id and epoch.
-    pub identity: Identity,
-    /// What was decided.
-    pub decision: Decision,
-    /// How.
-    pub by: DecidedBy,
-}
 
 /// One marker to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +36,6 @@ pub enum RepairRefused {
     /// The coordinator cannot be asked whether it is done.
     #[error("the coordinator does not tell whether it is done with the transaction")]
     Blind,
-    /// The proof is about another transaction than the one that hangs.
-    #[error("the proof and the open transaction are not of the same producer id and epoch")]
-    AnotherTransaction,
     /// Records of a later transaction of the producer id are open on the partition as well; one marker decides both.
     #[error(
         "a later transaction of the producer id is open on {partition}, too; one marker would decide both"
@@ -83,83 +55,55 @@ pub enum RepairRefused {
     NoEpochLeft,
 }
 
-impl ProvenDecision {
-    /// The decision that a committer has proven, if its outcome is one.
-    #[must_use]
-    pub fn from_outcome(committable: &Committable, outcome: &Outcome) -> Option<Self> {
-        let version = committable.end_txn_version?;
-        let decision = match outcome {
-            Outcome::Committed | Outcome::AlreadyCommitted(_) => Decision::Commit,
-            Outcome::Aborted => Decision::Abort,
-            // A loss may be one partition's only, by an administrator's marker; it decides nothing for the others.
-            Outcome::Lost { .. } | Outcome::Undecidable(_) => return None,
-        };
-        let by = if version >= 5 { DecidedBy::EndTxnV2 } else { DecidedBy::EndTxnV1 };
-        Some(Self { identity: committable.identity, decision, by })
-    }
-
-    /// The decision that a coordinator still shows for the transaction that is open at `open` on some partition.
-    /// `level` is the finalized level of `transaction.version`. `None` when the entry is about another transaction
-    /// or shows no decision.
-    #[must_use]
-    pub fn from_view(view: &TransactionView, open: Identity, level: i16) -> Option<Self> {
-        let decision = match view.state {
-            CoordinatorState::CompleteCommit => Decision::Commit,
-            CoordinatorState::CompleteAbort => Decision::Abort,
-            CoordinatorState::Empty
-            | CoordinatorState::Ongoing
-            | CoordinatorState::PrepareCommit
-            | CoordinatorState::PrepareAbort
-            | CoordinatorState::PrepareEpochFence
-            | CoordinatorState::Dead
-            | CoordinatorState::Unknown => return None,
-        };
-        let raised = i32::from(view.identity.epoch.0) - i32::from(open.epoch.0);
-        let by = match (view.identity.producer_id == open.producer_id, raised, level >= 2, decision) {
-            (true, 0, _, _) => DecidedBy::EndTxnV1,
-            (true, 1, true, _) => DecidedBy::EndTxnV2,
-            // Below level 2 only a fence raises the epoch by one and leaves CompleteAbort.
-            (true, 1, false, Decision::Abort) => DecidedBy::FenceV1,
-            _ => return None,
-        };
-        Some(Self { identity: open, decision, by })
-    }
-
-    /// The identity of the decision's markers.
-    fn marker_identity(self) -> Option<Identity> {
-        let epoch = match self.by {
-            DecidedBy::EndTxnV1 => self.identity.epoch.0,
-            DecidedBy::EndTxnV2 | DecidedBy::FenceV1 | DecidedBy::FenceV2 => {
-                self.identity.epoch.0.checked_add(1)?
-            }
-        };
-        Some(Identity::new(self.identity.producer_id.0, epoch))
-    }
-
-    fn transaction_version(self) -> i8 {
-        match self.by {
-            DecidedBy::EndTxnV1 | DecidedBy::FenceV1 => 0,
-            DecidedBy::EndTxnV2 | DecidedBy::FenceV2 => 2,
-        }
+/// The decision that a coordinator still shows for the transaction that is open as `open` on some partition, and how
+/// it came about. `level` is the finalized level of `transaction.version`. `None` when the entry is about another
+/// transaction or shows no decision.
+#[must_use]
+pub fn decision_in_view(view: &TransactionView, open: Identity, level: i16) -> Option<(Decision, DecidedBy)> {
+    let decision = match view.state {
+        CoordinatorState::CompleteCommit => Decision::Commit,
+        CoordinatorState::CompleteAbort => Decision::Abort,
+        CoordinatorState::Empty
+        | CoordinatorState::Ongoing
+        | CoordinatorState::PrepareCommit
+        | CoordinatorState::PrepareAbort
+        | CoordinatorState::PrepareEpochFence
+        | CoordinatorState::Dead
+        | CoordinatorState::Unknown => return None,
+    };
+    let raised = i32::from(view.identity.epoch.0) - i32::from(open.epoch.0);
+    match (view.identity.producer_id == open.producer_id, raised, level >= 2, decision) {
+        (true, 0, _, _) => Some((decision, DecidedBy::EndTxnV1)),
+        (true, 1, true, _) => Some((decision, DecidedBy::EndTxnV2)),
+        // Below level 2 only a fence raises the epoch by one and leaves CompleteAbort.
+        (true, 1, false, Decision::Abort) => Some((decision, DecidedBy::FenceV1)),
+        _ => None,
     }
 }
 
-/// Plans the markers that finish a hanging transaction. `proof` is what somebody proved about it, `now` what its
-/// coordinator says after the partitions were found open.
+/// The identity of the decision's markers, and the transaction version that belongs to it.
+fn marker_of(identity: Identity, by: DecidedBy) -> Option<(Identity, i8)> {
+    let raised = || Some(Identity::new(identity.producer_id.0, identity.epoch.0.checked_add(1)?));
+    match by {
+        DecidedBy::EndTxnV1 => Some((identity, 0)),
+        DecidedBy::FenceV1 => Some((raised()?, 0)),
+        DecidedBy::EndTxnV2 | DecidedBy::FenceV2 => Some((raised()?, 2)),
+    }
+}
+
+/// Plans the markers that finish a hanging transaction. `now` is what its coordinator says after the partitions were
+/// found open.
 ///
 /// # Errors
 /// [`RepairRefused`] names the reason; then nothing may be written anywhere.
 pub fn plan_repair(
     hanging: &CommittedButHanging,
-    proof: Option<ProvenDecision>,
     now: &Described,
 ) -> Result<Vec<MarkerToWrite>, RepairRefused> {
-    let proof = proof.ok_or(RepairRefused::NotProven)?;
-    if proof.identity != hanging.identity || proof.decision != hanging.decision {
-        return Err(RepairRefused::AnotherTransaction);
-    }
+    let by = hanging.by.ok_or(RepairRefused::NotProven)?;
     coordinator_is_done(hanging, now)?;
-    let identity = proof.marker_identity().ok_or(RepairRefused::NoEpochLeft)?;
+    let (identity, transaction_version) =
+        marker_of(hanging.identity, by).ok_or(RepairRefused::NoEpochLeft)?;
     let marker = |p: &HangingPartition| -> Result<MarkerToWrite, RepairRefused> {
         if p.offset.is_some_and(|offset| p.open.start_offset > offset) || p.open.start_offset < 0 {
             return Err(RepairRefused::NotOpen { partition: p.partition.clone() });
@@ -170,9 +114,9 @@ pub fn plan_repair(
         Ok(MarkerToWrite {
             partition: p.partition.clone(),
             identity,
-            decision: proof.decision,
+            decision: hanging.decision,
             coordinator_epoch: p.open.coordinator_epoch.max(0),
-            transaction_version: proof.transaction_version(),
+            transaction_version,
         })
     };
     hanging.partitions.iter().map(marker).collect()

@@ -19,7 +19,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     backoff::Backoff,
     committable::Committable,
-    resume::{CoordinatorState, Decision, Described, PartitionMeta},
+    resume::{CoordinatorState, Decision, Described, Outcome, PartitionMeta},
 };
 use crate::ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition, TransactionalId};
 
@@ -35,8 +35,37 @@ pub struct SettleTarget {
     pub identity: Identity,
     /// What was decided.
     pub decision: Decision,
+    /// How, if that is proven; without it nothing can be repaired.
+    pub by: Option<DecidedBy>,
     /// Where it has records.
     pub partitions: Vec<SettlePartition>,
+}
+
+/// How a decision came about; it tells the epoch of its markers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DecidedBy {
+    /// EndTxn of at most version 4: markers carry the transaction's own epoch.
+    EndTxnV1,
+    /// EndTxn of version 5: markers carry one epoch more.
+    EndTxnV2,
+    /// A fence by InitProducerId, or the timeout, on a cluster below level 2: one epoch more.
+    FenceV1,
+    /// The same at level 2.
+    FenceV2,
+}
+
+impl DecidedBy {
+    /// An EndTxn of this version.
+    #[must_use]
+    pub fn end_txn(version: i16) -> Self {
+        if version >= 5 { Self::EndTxnV2 } else { Self::EndTxnV1 }
+    }
+
+    /// A fence or a timeout at this finalized level of `transaction.version`.
+    #[must_use]
+    pub fn fence(level: i16) -> Self {
+        if level >= 2 { Self::FenceV2 } else { Self::FenceV1 }
+    }
 }
 
 /// One partition of a decided transaction.
@@ -51,7 +80,7 @@ pub struct SettlePartition {
 }
 
 impl SettleTarget {
-    /// A committable whose decision is known.
+    /// A committable whose decision is known, by an EndTxn of its pinned version.
     #[must_use]
     pub fn of(committable: &Committable, decision: Decision) -> Self {
         let partitions = committable.partitions.iter().map(|p| SettlePartition {
@@ -63,7 +92,38 @@ impl SettleTarget {
             transactional_id: committable.transactional_id.clone(),
             identity: committable.identity,
             decision,
+            by: committable.end_txn_version.map(DecidedBy::end_txn),
             partitions: partitions.collect(),
+        }
+    }
+
+    /// A decision that was found hanging, to be looked at once more.
+    #[must_use]
+    pub fn again(hanging: &CommittedButHanging) -> Self {
+        let partitions = hanging.partitions.iter().map(|p| SettlePartition {
+            partition: p.partition.clone(),
+            topic_id: p.topic_id,
+            offset: p.offset,
+        });
+        Self {
+            transactional_id: hanging.transactional_id.clone(),
+            identity: hanging.identity,
+            decision: hanging.decision,
+            by: hanging.by,
+            partitions: partitions.collect(),
+        }
+    }
+
+    /// A committable with the final answer of its commit, if that is a decision for every partition. A loss may be
+    /// one partition's alone, by an administrator's marker, and decides nothing for the others.
+    #[must_use]
+    pub fn from_outcome(committable: &Committable, outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Committed | Outcome::AlreadyCommitted(_) => {
+                Some(Self::of(committable, Decision::Commit))
+            }
+            Outcome::Aborted => Some(Self::of(committable, Decision::Abort)),
+            Outcome::Lost { .. } | Outcome::Undecidable(_) => None,
         }
     }
 }
@@ -155,6 +215,8 @@ pub struct CommittedButHanging {
     pub identity: Identity,
     /// What was decided.
     pub decision: Decision,
+    /// How, if that is proven; without it nothing can be repaired.
+    pub by: Option<DecidedBy>,
     /// Where it hangs.
     pub partitions: Vec<HangingPartition>,
 }
@@ -354,6 +416,7 @@ impl Settle {
                     transactional_id: target.transactional_id.clone(),
                     identity: target.identity,
                     decision: target.decision,
+                    by: target.by,
                     partitions: hanging,
                 };
                 self.state = State::Done(Err(SettleError::Hanging(Box::new(hanging))));

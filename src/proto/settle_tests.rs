@@ -10,6 +10,7 @@ fn target() -> SettleTarget {
         transactional_id: TransactionalId::new("id"),
         identity: Identity::new(7, 3),
         decision: Decision::Commit,
+        by: Some(DecidedBy::EndTxnV2),
         partitions: vec![partition(0), partition(1)],
     }
 }
@@ -152,4 +153,22 @@ fn an_answer_of_the_wrong_length_changes_nothing() {
     let mut settle = machine();
     assert_eq!(settle.handle(Moment(0), SettleInput::Topics(vec![known()])), Err(Misuse));
     assert_eq!(settle.poll_effect(), Some(SettleEffect::CheckTopics(vec![0, 1])));
+}
+
+#[test]
+fn a_partial_loss_is_no_decision() {
+    let committable = Committable {
+        transactional_id: TransactionalId::new("id"),
+        identity: Identity::new(7, 3),
+        end_txn_version: Some(5),
+        start_ms: None,
+        timeout_ms: None,
+        deadline_ms: None,
+        cluster_id: None,
+        partitions: vec![],
+    };
+    let target = SettleTarget::from_outcome(&committable, &Outcome::Committed).unwrap();
+    assert_eq!((target.decision, target.by), (Decision::Commit, Some(DecidedBy::EndTxnV2)));
+    let lost = Outcome::Lost { partitions: vec![], cause: crate::proto::resume::LossCause::Log(vec![]) };
+    assert_eq!(SettleTarget::from_outcome(&committable, &lost), None);
 }

@@ -9,7 +9,7 @@
 pub mod api;
 pub mod batch;
 pub mod code;
-mod cursor;
+pub(crate) mod cursor;
 pub mod fetch;
 pub mod frame;
 pub mod guard;

@@ -164,6 +164,16 @@ impl TransactionVersion {
             _ => Self::V2,
         }
     }
+
+    /// The feature level.
+    #[must_use]
+    pub const fn level(self) -> i16 {
+        match self {
+            Self::V0 => 0,
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
 }
 
 impl Cap {

@@ -6,13 +6,15 @@
 //! - Version 5 has the response of version 4.
 
 use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
-use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
+use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use super::text;
 use crate::broker::dispatch::Answer;
 use crate::broker::fault::Reaction;
 use crate::broker::frame::{self, Call, Unreadable};
 use crate::broker::shared::Context;
+use crate::wire::api::Api;
+use crate::wire::versions::{TransactionVersion, VersionRange};
 use kafka_protocol::error::ResponseError;
 
 /// The newest version whose body the codec knows.
@@ -29,24 +31,24 @@ pub(crate) async fn answer(
     if let Some(Reaction::Delay(by)) = reaction {
         tokio::time::sleep(by).await;
     }
-    let range = ctx.shared.config.profile.range(ApiKey::ApiVersions).ok_or(Unreadable)?;
+    let range = ctx.shared.config.profile.range(Api::ApiVersions).ok_or(Unreadable)?;
     let (body, response) = match reaction {
         Some(Reaction::Drop | Reaction::ApplyThenDrop) => return Ok(Answer::Close),
         Some(Reaction::ErrorCode(code)) => {
             (call.version.min(NEWEST_BODY), ApiVersionsResponse::default().with_error_code(code))
         }
-        Some(Reaction::Delay(_)) | None if range.contains(&call.version) => {
+        Some(Reaction::Delay(_)) | None if range.contains(call.version) => {
             (call.version.min(NEWEST_BODY), versions(ctx, &call)?)
         }
-        Some(Reaction::Delay(_)) | None => (0, unsupported(*range.start(), *range.end())),
+        Some(Reaction::Delay(_)) | None => (0, unsupported(range)),
     };
     frame::response(&call, body, &response).map(Answer::Frame)
 }
 
-fn unsupported(min: i16, max: i16) -> ApiVersionsResponse {
+fn unsupported(range: VersionRange) -> ApiVersionsResponse {
     ApiVersionsResponse::default()
         .with_error_code(ResponseError::UnsupportedVersion.code())
-        .with_api_keys(vec![api_version(ApiKey::ApiVersions, min, max)])
+        .with_api_keys(vec![api_version(Api::ApiVersions, range)])
 }
 
 fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadable> {
@@ -60,23 +62,38 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
         }
     }
     let profile = &ctx.shared.config.profile;
-    let keys = profile.apis.iter().map(|(api, range)| api_version(*api, *range.start(), *range.end()));
+    let keys = profile.apis.iter().map(|(api, range)| api_version(*api, *range));
     let response = ApiVersionsResponse::default().with_api_keys(keys.collect());
-    let Some(version) = profile.transaction_version.filter(|_| call.version >= 3) else {
+    if call.version < 3 {
         return Ok(response);
-    };
-    let name = text("transaction.version");
-    let supported =
-        SupportedFeatureKey::default().with_name(name.clone()).with_min_version(0).with_max_version(2);
-    let finalized = FinalizedFeatureKey::default()
-        .with_name(name)
-        .with_max_version_level(version.level())
-        .with_min_version_level(version.level());
+    }
     let mut response = response.with_finalized_features_epoch(FEATURES_EPOCH);
-    response.finalized_features = vec![finalized];
+    let name = text("transaction.version");
+    let level = level_of(profile.transaction_version);
+    // A feature at level 0 is not listed.
+    if level > 0 {
+        let finalized = FinalizedFeatureKey::default()
+            .with_name(name.clone())
+            .with_max_version_level(level)
+            .with_min_version_level(level);
+        response.finalized_features = vec![finalized];
+    }
     // Features whose lowest level is 0 are shown from version 4 on (KAFKA-17011).
-    response.supported_features = if call.version >= 4 { vec![supported] } else { Vec::new() };
+    let knows_feature = profile.range(Api::EndTxn).is_some_and(|range| range.max >= 5);
+    if call.version >= 4 && knows_feature {
+        let supported =
+            SupportedFeatureKey::default().with_name(name).with_min_version(0).with_max_version(2);
+        response.supported_features = vec![supported];
+    }
     Ok(response)
+}
+
+fn level_of(version: TransactionVersion) -> i16 {
+    match version {
+        TransactionVersion::V0 => 0,
+        TransactionVersion::V1 => 1,
+        TransactionVersion::V2 => 2,
+    }
 }
 
 /// `[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?`
@@ -86,6 +103,6 @@ fn is_software_name(name: &str) -> bool {
     ends(name.chars().next()) && ends(name.chars().last()) && name.chars().all(inner)
 }
 
-fn api_version(api: ApiKey, min: i16, max: i16) -> ApiVersion {
-    ApiVersion::default().with_api_key(api as i16).with_min_version(min).with_max_version(max)
+fn api_version(api: Api, range: VersionRange) -> ApiVersion {
+    ApiVersion::default().with_api_key(api.key()).with_min_version(range.min).with_max_version(range.max)
 }

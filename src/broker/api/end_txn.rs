@@ -12,10 +12,10 @@ use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
 use super::{Handler, fenced_since};
 use crate::broker::coordinator::Ended;
 use crate::broker::coordinator::entry::Pair;
-use crate::broker::log::batch::Outcome;
+use crate::broker::log::marker::Outcome;
 use crate::broker::markers;
-use crate::broker::profile::TransactionVersion;
 use crate::broker::shared::{Context, now_ms};
+use crate::wire::versions::TransactionVersion;
 
 impl Handler for EndTxnRequest {
     type Response = EndTxnResponse;

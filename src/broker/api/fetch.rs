@@ -83,8 +83,8 @@ fn is_ready(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i
             if !within || is_stale(wanted, partition.leader_epoch).is_some() {
                 return true;
             }
-            let readable = log.readable_bytes(wanted.fetch_offset, isolation);
-            bytes += readable.min(usize::try_from(wanted.partition_max_bytes).unwrap_or(0).max(1));
+            let limit = usize::try_from(wanted.partition_max_bytes).unwrap_or(0).max(1);
+            bytes += log.readable_bytes(wanted.fetch_offset, isolation, limit).min(limit);
         }
     }
     bytes >= usize::try_from(request.min_bytes).unwrap_or(0)

@@ -15,13 +15,15 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
 use crate::broker::cluster::Cluster;
-use crate::broker::log::batch::Batch;
-use crate::broker::log::{AppendRules, Appended};
+use crate::broker::log::{AppendRules, Appended, marker};
 use crate::broker::shared::{Context, now_ms};
 use crate::ids::{TopicId, TopicName, TopicPartition};
+use crate::wire::batch::Batch;
 
 /// zstd came with Produce 7.
-const ZSTD: i16 = 4;
+const ZSTD: u8 = 4;
+/// acks of "all replicas in sync".
+const ALL: i16 = -1;
 
 impl Handler for ProduceRequest {
     type Response = ProduceResponse;
@@ -92,15 +94,16 @@ async fn produce(
         return Err(ResponseError::InvalidRequiredAcks);
     }
     let records = data.records.as_ref().ok_or(ResponseError::InvalidRecord)?;
-    let batch = Batch::from_client(records)?;
-    if batch.codec() > ZSTD || (batch.codec() == ZSTD && version < 7) {
+    let batch = marker::produced(records)?;
+    if batch.header().codec() > ZSTD || (batch.header().codec() == ZSTD && version < 7) {
         return Err(ResponseError::UnsupportedCompressionType);
     }
     let at = TopicPartition::new(topic.clone(), data.index);
     let owner = request.transactional_id.as_ref().map(|id| id.as_str());
     let mut waits = produce_txn::Waits::new(version);
     loop {
-        let outcome = append(&mut ctx.shared.cluster(), ctx, (owner, version), &at, &batch);
+        let call = (owner, version, request.acks);
+        let outcome = append(&mut ctx.shared.cluster(), ctx, call, &at, &batch);
         match outcome {
             Err(ResponseError::ConcurrentTransactions) if waits.again() => waits.sleep().await,
             outcome => return outcome,
@@ -112,24 +115,27 @@ async fn produce(
 fn append(
     cluster: &mut Cluster,
     ctx: &Context,
-    call: (Option<&str>, i16),
+    call: (Option<&str>, i16, i16),
     at: &TopicPartition,
     batch: &Batch,
 ) -> Result<Appended, ResponseError> {
-    let (owner, version) = call;
+    let (owner, version, acks) = call;
     let config = &ctx.shared.config;
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());
     cluster.led_by(ctx.node, &at.topic, at.partition)?;
     let topic = cluster.topics.named(&at.topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
-    if batch.bytes.len() > topic.max_message_bytes(config.max_message_bytes) {
+    if batch.bytes().len() > topic.max_message_bytes(config.max_message_bytes) {
         return Err(ResponseError::MessageTooLarge);
     }
-    if in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
+    if acks == ALL && in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
         return Err(ResponseError::NotEnoughReplicas);
     }
     let append_time_ms = topic.stamps_append_time().then(now_ms);
+    if append_time_ms.is_none() && batch.header().max_timestamp > topic.latest_timestamp(now_ms()) {
+        return Err(ResponseError::InvalidTimestamp);
+    }
     let add = ImplicitAdd::of(version);
-    if batch.is_transactional() {
+    if batch.header().is_transactional() {
         produce_txn::admit(cluster, (owner, config.profile.verification), at, batch, add)
             .map_err(|error| produce_txn::as_leader_says(error, version))?;
     }

@@ -13,11 +13,11 @@ use kafka_protocol::error::ResponseError;
 
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
-use crate::broker::log::batch::Batch;
 use crate::broker::log::producers::FirstSequence;
 use crate::broker::profile::Verification;
 use crate::broker::shared::now_ms;
 use crate::ids::TopicPartition;
+use crate::wire::batch::Batch;
 
 /// `add.partitions.to.txn.retry.backoff.ms`.
 const RETRY_BACKOFF: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ pub(super) fn admit(
 ) -> Result<(), ResponseError> {
     let (owner, verification) = caller;
     let owner = owner.ok_or(ResponseError::TransactionalIdAuthorizationFailed)?;
-    let who = Pair { id: batch.producer_id, epoch: batch.producer_epoch };
+    let who = Pair { id: batch.header().producer_id, epoch: batch.header().producer_epoch };
     let open = cluster.partition(at).is_some_and(|p| p.log.has_ongoing(who.id, who.epoch));
     if open || (add == ImplicitAdd::No && verification == Verification::Omitted) {
         return Ok(());
@@ -78,9 +78,7 @@ pub(super) fn admit(
         return Err(ResponseError::CoordinatorNotAvailable);
     }
     match add {
-        ImplicitAdd::Yes => {
-            cluster.transactions.add_partitions(owner, who, std::slice::from_ref(at), now_ms())
-        }
+        ImplicitAdd::Yes => cluster.transactions.add_implicitly(owner, who, at, now_ms()),
         ImplicitAdd::No => cluster.transactions.verify(owner, who, at),
     }
 }
@@ -100,5 +98,9 @@ pub(super) fn as_leader_says(error: ResponseError, version: i16) -> ResponseErro
 
 /// Transactions V2 start at sequence 0 when the partition knows nothing of the producer (Kafka 4.1 and newer).
 pub(super) fn first_sequence(add: ImplicitAdd, batch: &Batch) -> FirstSequence {
-    if add == ImplicitAdd::Yes && batch.is_transactional() { FirstSequence::Zero } else { FirstSequence::Any }
+    if add == ImplicitAdd::Yes && batch.header().is_transactional() {
+        FirstSequence::Zero
+    } else {
+        FirstSequence::Any
+    }
 }

@@ -67,7 +67,7 @@ fn commit(
         return Err(ResponseError::CoordinatorNotAvailable);
     }
     if version >= IMPLICIT_ADD {
-        cluster.transactions.add_partitions(id, who, &[at], now_ms())?;
+        cluster.transactions.add_implicitly(id, who, &at, now_ms())?;
     } else {
         cluster.transactions.verify(id, who, &at)?;
     }

@@ -5,7 +5,6 @@
 //!   its body is read here.
 //! - A marker of version 2 must carry an epoch above the producer's last one, unless nothing is open.
 
-use bytes::{Buf, Bytes};
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use kafka_protocol::messages::write_txn_markers_response::{
@@ -16,10 +15,11 @@ use kafka_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use super::{Handler, topic_name};
 use crate::broker::cluster::Cluster;
 use crate::broker::frame::{self, Call, Unreadable};
-use crate::broker::log::batch::{Marker, Outcome};
+use crate::broker::log::marker::{Marker, Outcome};
 use crate::broker::markers;
 use crate::broker::shared::{Context, now_ms};
 use crate::ids::TopicPartition;
+use crate::wire::cursor::{Cursor, Fault};
 
 /// The markers of a request, each with its transaction version.
 #[derive(Debug, Clone)]
@@ -31,10 +31,8 @@ pub(crate) fn read(call: &mut Call) -> Result<Markers, Unreadable> {
         let request: WriteTxnMarkersRequest = frame::body(call)?;
         return Ok(Markers(request.markers.into_iter().map(|marker| (marker, 0)).collect()));
     }
-    let body = &mut call.body;
-    let markers = array(body, marker_v2)?;
-    skip_tags(body)?;
-    Ok(Markers(markers))
+    frame::check(call)?;
+    array(&mut Cursor::new(&call.body), marker_v2).map(Markers).map_err(|_| Unreadable)
 }
 
 impl Handler for Markers {
@@ -101,36 +99,31 @@ fn write(cluster: &mut Cluster, node: i32, marker: &Marker, at: &TopicPartition)
     written.err().map_or(0, |error: ResponseError| error.code())
 }
 
-fn marker_v2(body: &mut Bytes) -> Result<(WritableTxnMarker, i8), Unreadable> {
-    let producer_id = body.try_get_i64().map_err(|_| Unreadable)?;
-    let producer_epoch = body.try_get_i16().map_err(|_| Unreadable)?;
-    let result = body.try_get_i8().map_err(|_| Unreadable)? != 0;
-    let topics = array(body, topic_v2)?;
-    let coordinator_epoch = body.try_get_i32().map_err(|_| Unreadable)?;
-    let transaction_version = body.try_get_i8().map_err(|_| Unreadable)?;
-    skip_tags(body)?;
+fn marker_v2(body: &mut Cursor<'_>) -> Result<(WritableTxnMarker, i8), Fault> {
     let marker = WritableTxnMarker::default()
-        .with_producer_id(producer_id.into())
-        .with_producer_epoch(producer_epoch)
-        .with_transaction_result(result)
-        .with_topics(topics)
-        .with_coordinator_epoch(coordinator_epoch);
+        .with_producer_id(body.i64()?.into())
+        .with_producer_epoch(body.i16()?)
+        .with_transaction_result(body.u8()? != 0)
+        .with_topics(array(body, topic_v2)?)
+        .with_coordinator_epoch(body.i32()?);
+    let transaction_version = i8::from_be_bytes([body.u8()?]);
+    body.skip_tagged_fields()?;
     Ok((marker, transaction_version))
 }
 
-fn topic_v2(body: &mut Bytes) -> Result<WritableTxnMarkerTopic, Unreadable> {
+fn topic_v2(body: &mut Cursor<'_>) -> Result<WritableTxnMarkerTopic, Fault> {
     let length = length(body)?;
-    let name = std::str::from_utf8(&taken(body, length)?).map_err(|_| Unreadable)?.to_owned();
-    let indexes = array(body, |body| body.try_get_i32().map_err(|_| Unreadable))?;
-    skip_tags(body)?;
+    let name = String::from_utf8_lossy(body.slice(length)?).into_owned();
+    let indexes = array(body, |body| body.i32())?;
+    body.skip_tagged_fields()?;
     Ok(WritableTxnMarkerTopic::default().with_name(topic_name(&name)).with_partition_indexes(indexes))
 }
 
 /// A compact array; nothing is reserved for elements that did not arrive.
 fn array<T>(
-    body: &mut Bytes,
-    element: impl Fn(&mut Bytes) -> Result<T, Unreadable>,
-) -> Result<Vec<T>, Unreadable> {
+    body: &mut Cursor<'_>,
+    element: impl Fn(&mut Cursor<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
     let count = length(body)?;
     let mut elements = Vec::new();
     for _ in 0..count {
@@ -139,49 +132,22 @@ fn array<T>(
     Ok(elements)
 }
 
-/// A compact length: its varint is one higher; null (0) may not come here.
-fn length(body: &mut Bytes) -> Result<usize, Unreadable> {
-    varint(body)?.checked_sub(1).ok_or(Unreadable)
-}
-
-fn varint(body: &mut Bytes) -> Result<usize, Unreadable> {
-    let mut value = 0usize;
-    for shift in [0, 7, 14, 21, 28] {
-        let byte = body.try_get_u8().map_err(|_| Unreadable)?;
-        value |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(Unreadable)
-}
-
-fn taken(body: &mut Bytes, length: usize) -> Result<Bytes, Unreadable> {
-    if length > body.len() { Err(Unreadable) } else { Ok(body.split_to(length)) }
-}
-
-fn skip_tags(body: &mut Bytes) -> Result<(), Unreadable> {
-    for _ in 0..varint(body)? {
-        varint(body)?;
-        let length = varint(body)?;
-        taken(body, length)?;
-    }
-    Ok(())
+/// A compact length is one higher on the wire. The guard let no null pass.
+fn length(body: &mut Cursor<'_>) -> Result<usize, Fault> {
+    body.unsigned().map(|n| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use kafka_protocol::messages::ApiKey;
-
     use super::*;
 
     fn call(body: &[u8]) -> Call {
         Call {
-            api: ApiKey::WriteTxnMarkers,
+            api: crate::wire::api::Api::WriteTxnMarkers,
             version: 2,
             correlation_id: 0,
             client_id: String::new(),
-            body: Bytes::copy_from_slice(body),
+            body: bytes::Bytes::copy_from_slice(body),
         }
     }
 

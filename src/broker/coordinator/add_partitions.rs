@@ -17,7 +17,7 @@ pub(crate) fn add(
     partitions: &[TopicPartition],
     now_ms: i64,
 ) -> Result<(), ResponseError> {
-    if entry.state.is_prepare() {
+    if entry.is_pending() {
         return Err(ResponseError::ConcurrentTransactions);
     }
     same_pair(entry, who)?;
@@ -34,7 +34,7 @@ pub(crate) fn add(
 /// As [`add`], and TRANSACTION_ABORTABLE when it is not.
 pub(crate) fn verify(entry: &Entry, who: Pair, partition: &TopicPartition) -> Result<(), ResponseError> {
     same_pair(entry, who)?;
-    if entry.state.is_prepare() {
+    if matches!(entry.state, State::PrepareCommit | State::PrepareAbort) {
         return Err(ResponseError::ConcurrentTransactions);
     }
     if entry.partitions.contains(partition) { Ok(()) } else { Err(ResponseError::TransactionAbortable) }

@@ -3,8 +3,8 @@
 use kafka_protocol::error::ResponseError;
 
 use super::entry::{EXHAUSTED_EPOCH, Entry, Pair, State};
-use crate::broker::log::batch::Outcome;
-use crate::broker::profile::TransactionVersion;
+use crate::broker::log::marker::Outcome;
+use crate::wire::versions::TransactionVersion;
 
 /// What EndTxn leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) fn decide(
     version: TransactionVersion,
 ) -> Result<Decision, ResponseError> {
     match version {
-        TransactionVersion::V1 => decide_v1(entry, who, outcome),
+        TransactionVersion::V0 | TransactionVersion::V1 => decide_v1(entry, who, outcome),
         TransactionVersion::V2 => decide_v2(entry, who, outcome),
     }
 }
@@ -38,6 +38,9 @@ fn decide_v1(entry: &Entry, who: Pair, outcome: Outcome) -> Result<Decision, Res
     }
     if who.epoch != entry.pair.epoch {
         return Err(ResponseError::ProducerFenced);
+    }
+    if entry.is_pending() {
+        return Err(ResponseError::ConcurrentTransactions);
     }
     match (entry.state, outcome) {
         (State::PrepareCommit | State::PrepareAbort, _) => Err(ResponseError::ConcurrentTransactions),
@@ -53,7 +56,7 @@ fn decide_v1(entry: &Entry, who: Pair, outcome: Outcome) -> Result<Decision, Res
 
 /// EndTxn 5. Order of checks: pending, producer id, epoch, state.
 fn decide_v2(entry: &Entry, who: Pair, outcome: Outcome) -> Result<Decision, ResponseError> {
-    if entry.state.is_prepare() {
+    if entry.is_pending() {
         return Err(ResponseError::ConcurrentTransactions);
     }
     // The first answer had raised the epoch, or had given a new producer id because the epoch was used up.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::broker::log::batch::{Marker, Outcome};
-use crate::broker::profile::TransactionVersion;
+use crate::broker::log::marker::{Marker, Outcome};
 use crate::ids::TopicPartition;
+use crate::wire::versions::TransactionVersion;
 
 /// Epochs from here on are not given to clients; 32767 is kept for fencing.
 pub(crate) const EXHAUSTED_EPOCH: i16 = i16::MAX - 1;
@@ -48,10 +48,6 @@ impl State {
             Self::CompleteAbort => "CompleteAbort",
         }
     }
-
-    pub(crate) fn is_prepare(self) -> bool {
-        matches!(self, Self::PrepareCommit | Self::PrepareAbort)
-    }
 }
 
 /// Everything that the coordinator keeps of a transactional id.
@@ -71,6 +67,8 @@ pub(crate) struct Entry {
     /// When the transaction began; kept until the next one begins; -1 after InitProducerId.
     pub(crate) start_ms: i64,
     pub(crate) last_update_ms: i64,
+    /// A transition failed half way (level 0 met a request of level 2): nothing moves until the coordinator does.
+    pub(crate) stuck: bool,
     /// The state machine that prepared the end, which chooses how markers are checked.
     pub(crate) ended_by: TransactionVersion,
 }
@@ -88,8 +86,14 @@ impl Entry {
             partitions: BTreeSet::new(),
             start_ms: -1,
             last_update_ms: now_ms,
+            stuck: false,
             ended_by: TransactionVersion::V1,
         }
+    }
+
+    /// Is a transition under way? Then nothing else may begin.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.stuck || matches!(self.state, State::PrepareCommit | State::PrepareAbort)
     }
 
     pub(crate) fn epoch_is_exhausted(&self) -> bool {
@@ -135,7 +139,7 @@ impl Entry {
 
     /// Aborts the open transaction and fences its owner: InitProducerId by somebody, or the timeout.
     pub(crate) fn fence(&mut self, version: TransactionVersion, next_id: impl FnOnce() -> i64, now_ms: i64) {
-        if version == TransactionVersion::V1 {
+        if version != TransactionVersion::V2 {
             self.pair.epoch = self.pair.epoch.saturating_add(1);
         }
         self.prepare(Outcome::Abort, version, next_id, now_ms);
@@ -175,6 +179,7 @@ impl Entry {
     /// True when the sweep must abort it. A timeout of 2147483647 ms stands for "never".
     pub(crate) fn has_timed_out(&self, now_ms: i64) -> bool {
         self.state == State::Ongoing
+            && !self.stuck
             && self.timeout_ms != i32::MAX
             && self.start_ms.saturating_add(i64::from(self.timeout_ms)) < now_ms
     }

@@ -31,7 +31,7 @@ pub(crate) fn init(
     next_id: impl FnOnce() -> i64,
     now_ms: i64,
 ) -> Result<Decision, ResponseError> {
-    if entry.state.is_prepare() {
+    if entry.is_pending() {
         return Err(ResponseError::ConcurrentTransactions);
     }
     if request.expected.is_some_and(|pair| !is_known_id(entry, pair)) {

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use kafka_protocol::error::ResponseError;
 
 use self::entry::{Entry, Pair, State};
-use super::log::batch::Outcome;
-use super::profile::TransactionVersion;
+use super::log::marker::Outcome;
 use crate::ids::TopicPartition;
+use crate::wire::versions::TransactionVersion;
 
 /// All transactional ids, and the source of producer ids.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Coordinator {
 
     /// Forgets an id, as `transactional.id.expiration.ms` does: `Empty` and `Complete` ones only.
     pub(crate) fn expire(&mut self, id: &str) -> bool {
-        let idle = |e: &Entry| e.state != State::Ongoing && !e.state.is_prepare();
+        let idle = |e: &Entry| e.state != State::Ongoing && !e.is_pending();
         self.entries.get(id).is_some_and(idle) && self.entries.remove(id).is_some()
     }
 
@@ -108,17 +108,51 @@ impl Coordinator {
         now_ms: i64,
     ) -> Result<Ended, ResponseError> {
         let (outcome, version) = end;
+        let refuses = self.refuses(version);
         let (entry, next) = (self.entries.get_mut(id), &mut self.next_producer_id);
         let entry = entry.ok_or(ResponseError::InvalidProducerIdMapping)?;
         match end_txn::decide(entry, who, outcome, version)? {
             end_txn::Decision::Repeated => Ok(Ended::Already(entry.pair)),
+            end_txn::Decision::Prepare if refuses => {
+                entry.stuck = true;
+                Err(ResponseError::UnsupportedVersion)
+            }
             end_txn::Decision::Prepare => {
                 Ok(Ended::Prepared(entry.prepare(outcome, version, || take(next), now_ms)))
             }
         }
     }
 
-    /// AddPartitionsToTxn, the implicit add of Produce 12, AddOffsetsToTxn.
+    /// The log format of level 0 cannot hold what a request of level 2 asks for.
+    fn refuses(&self, version: TransactionVersion) -> bool {
+        version == TransactionVersion::V2 && self.server_version == TransactionVersion::V0
+    }
+
+    /// The implicit add of Produce 12 and TxnOffsetCommit 5: as [`Self::add_partitions`], for transactions V2.
+    ///
+    /// # Errors
+    /// The code to answer; UNSUPPORTED_VERSION at level 0, and the id is stuck from then on.
+    pub(crate) fn add_implicitly(
+        &mut self,
+        id: &str,
+        who: Pair,
+        partition: &TopicPartition,
+        now_ms: i64,
+    ) -> Result<(), ResponseError> {
+        let before = self.entries.get(id).cloned();
+        self.add_partitions(id, who, std::slice::from_ref(partition), now_ms)?;
+        match (self.entries.get_mut(id), before) {
+            (Some(entry), Some(before))
+                if *entry != before && self.server_version == TransactionVersion::V0 =>
+            {
+                *entry = Entry { stuck: true, ..before };
+                Err(ResponseError::UnsupportedVersion)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// AddPartitionsToTxn and AddOffsetsToTxn.
     ///
     /// # Errors
     /// The code to answer.
@@ -160,9 +194,13 @@ impl Coordinator {
         fenced
     }
 
-    /// What a new leader of the transaction log does not find there: who may repeat an InitProducerId.
+    /// What a new leader of the transaction log does not find there: who may repeat an InitProducerId, and
+    /// transitions that failed half way.
     pub(crate) fn reloaded(&mut self, moved: impl Fn(&str) -> bool) {
-        self.entries.iter_mut().filter(|(id, _)| moved(id)).for_each(|(_, entry)| entry.last_epoch = -1);
+        for (_, entry) in self.entries.iter_mut().filter(|(id, _)| moved(id)) {
+            entry.last_epoch = -1;
+            entry.stuck = false;
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use super::end_txn::{Decision, decide};
 use super::entry::{Entry, Pair, State};
 use super::init_producer_id::{Decision as InitDecision, Request};
 use super::*;
-use crate::broker::log::batch::Outcome::{Abort, Commit};
-use crate::broker::profile::TransactionVersion::{V1, V2};
+use crate::broker::log::marker::Outcome::{Abort, Commit};
+use crate::wire::versions::TransactionVersion::{V1, V2};
 
 const ID: i64 = 7;
 const EPOCH: i16 = 5;

@@ -5,7 +5,7 @@
 //!   |--- decided ... markers ---|--- open transactions ---|
 //! ```
 
-pub(crate) mod batch;
+pub(crate) mod marker;
 pub(crate) mod producers;
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::error::ResponseError;
 
-use self::batch::{Batch, Marker, Outcome};
+use self::marker::{Marker, Outcome};
 use self::producers::{FirstSequence, Producer};
+use crate::record::Record;
+use crate::wire::batch::Batch;
 
 /// An aborted transaction of the index that read_committed fetches carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +95,7 @@ impl PartitionLog {
         match open {
             None => self.end,
             Some(first) if first >= self.start => first,
-            Some(_) => self.batches.front().map_or(self.start, |b| b.base_offset.min(self.start)),
+            Some(_) => self.batches.front().map_or(self.start, |b| b.header().base_offset.min(self.start)),
         }
     }
 
@@ -123,23 +125,22 @@ impl PartitionLog {
     /// # Errors
     /// The code that Produce answers.
     pub(crate) fn append(&mut self, batch: &Batch, rules: AppendRules) -> Result<Appended, ResponseError> {
-        if batch.producer_id >= 0 {
+        let header = batch.header();
+        if header.producer_id >= 0 {
             let unknown = Producer::default();
-            let producer = self.producers.get(&batch.producer_id).unwrap_or(&unknown);
-            if let Some(known) = producer.duplicate(batch) {
+            let producer = self.producers.get(&header.producer_id).unwrap_or(&unknown);
+            if let Some(known) = producer.duplicate(header) {
                 let append_time = rules.append_time_ms.map_or(-1, |_| known.timestamp);
                 return Ok(Appended { base_offset: known.base_offset, append_time });
             }
-            producer.check(batch, rules.first_sequence)?;
+            producer.check(header, rules.first_sequence)?;
         }
-        let stored = match rules.append_time_ms {
-            Some(now) => batch.with_append_time(now).stamped(self.end, rules.leader_epoch),
-            None => batch.stamped(self.end, rules.leader_epoch),
-        };
-        if stored.producer_id >= 0 {
-            self.producers.entry(stored.producer_id).or_default().appended(&stored);
+        let stored = self.placed(batch, rules.leader_epoch, rules.append_time_ms)?;
+        let header = *stored.header();
+        if header.producer_id >= 0 {
+            self.producers.entry(header.producer_id).or_default().appended(&header);
         }
-        let base_offset = stored.base_offset;
+        let base_offset = header.base_offset;
         self.push(stored);
         Ok(Appended { base_offset, append_time: rules.append_time_ms.unwrap_or(-1) })
     }
@@ -157,17 +158,21 @@ impl PartitionLog {
         let producer = self.producers.entry(marker.producer_id).or_default();
         producer.check_marker(marker)?;
         let closed = producer.marked(marker, now_ms);
-        let stored = Batch::marker(marker, now_ms).stamped(self.end, leader_epoch);
+        let stored = self.placed(&marker.batch(now_ms)?, leader_epoch, None)?;
         if let (Some(first_offset), Outcome::Abort) = (closed, marker.outcome) {
-            let last_offset = stored.base_offset;
+            let last_offset = stored.header().base_offset;
             self.aborted.push(Aborted { producer_id: marker.producer_id, first_offset, last_offset });
         }
         self.push(stored);
         Ok(())
     }
 
+    fn placed(&self, batch: &Batch, epoch: i32, append_time: Option<i64>) -> Result<Batch, ResponseError> {
+        batch.placed(self.end, epoch, append_time).map_err(|_| ResponseError::UnknownServerError)
+    }
+
     fn push(&mut self, batch: Batch) {
-        self.end = batch.last_offset() + 1;
+        self.end = batch.header().next_offset();
         self.batches.push_back(batch);
     }
 
@@ -185,18 +190,18 @@ impl PartitionLog {
             return Err(ResponseError::OffsetOutOfRange);
         }
         let limit = self.end_for(isolation);
-        let first = self.batches.partition_point(|b| b.last_offset() < from);
+        let first = self.batches.partition_point(|b| b.header().last_offset() < from);
         let mut taken: Vec<&Batch> = Vec::new();
         let mut bytes = 0;
-        for batch in self.batches.range(first..).take_while(|b| b.base_offset < limit) {
-            if !taken.is_empty() && bytes + batch.bytes.len() > max_bytes {
+        for batch in self.batches.range(first..).take_while(|b| b.header().base_offset < limit) {
+            if !taken.is_empty() && bytes + batch.bytes().len() > max_bytes {
                 break;
             }
-            bytes += batch.bytes.len();
+            bytes += batch.bytes().len();
             taken.push(batch);
         }
         let aborted = match (isolation, taken.last()) {
-            (Isolation::ReadCommitted, Some(last)) => self.aborted_within(from, last.last_offset()),
+            (Isolation::ReadCommitted, Some(last)) => self.aborted_within(from, last.header().last_offset()),
             _ => Vec::new(),
         };
         Ok(Read { records: joined(&taken, bytes), aborted })
@@ -206,26 +211,41 @@ impl PartitionLog {
         self.aborted.iter().filter(|a| a.last_offset >= from && a.first_offset <= last).copied().collect()
     }
 
-    /// The bytes that a fetch from `from` would find.
-    pub(crate) fn readable_bytes(&self, from: i64, isolation: Isolation) -> usize {
+    /// The bytes that a fetch from `from` would find, counted up to `enough`.
+    pub(crate) fn readable_bytes(&self, from: i64, isolation: Isolation, enough: usize) -> usize {
         let limit = self.end_for(isolation);
-        let first = self.batches.partition_point(|b| b.last_offset() < from);
-        self.batches.range(first..).take_while(|b| b.base_offset < limit).map(|b| b.bytes.len()).sum()
+        let first = self.batches.partition_point(|b| b.header().last_offset() < from);
+        let mut bytes = 0;
+        for batch in self.batches.range(first..).take_while(|b| b.header().base_offset < limit) {
+            bytes += batch.bytes().len();
+            if bytes >= enough {
+                break;
+            }
+        }
+        bytes
     }
 
-    /// The first batch below `limit` whose newest record is not older than `timestamp`, with its first offset.
+    /// The first record below `limit` that is not older than `timestamp`: its offset and its own timestamp.
     ///
-    /// Kafka looks into the batch for the record; batches are not opened here, so the answer can be early by the
-    /// records of one batch.
+    /// A batch whose codec this build does not have answers with its first offset.
     pub(crate) fn offset_at(&self, timestamp: i64, limit: i64) -> Option<(i64, i64)> {
-        let found = |b: &&Batch| b.base_offset < limit && b.max_timestamp >= timestamp && !b.is_control();
-        self.batches.iter().find(found).map(|b| (b.base_offset.max(self.start), b.max_timestamp))
+        let mut batches = self.batches.iter().filter(|b| !b.header().is_control());
+        let holder = batches.find(|b| b.header().max_timestamp >= timestamp)?;
+        let found = match holder.records() {
+            Ok(mut records) => {
+                let late = |r: &Record| r.offset >= self.start && r.timestamp >= timestamp;
+                records.find_map(|r| r.ok().filter(late)).map(|r| (r.offset, r.timestamp))
+            }
+            Err(_) => Some((holder.header().base_offset.max(self.start), holder.header().max_timestamp)),
+        };
+        found.filter(|(offset, _)| *offset < limit)
     }
 
-    /// The last record of the batch with the newest timestamp, as ListOffsets asks with -3.
+    /// A record with the newest timestamp, as ListOffsets asks with -3.
     pub(crate) fn newest(&self) -> Option<(i64, i64)> {
-        let data = self.batches.iter().filter(|b| !b.is_control());
-        data.max_by_key(|b| b.max_timestamp).map(|b| (b.last_offset(), b.max_timestamp))
+        let data = self.batches.iter().filter(|b| !b.header().is_control());
+        let newest = data.map(|b| b.header().max_timestamp).max()?;
+        self.offset_at(newest, self.end)
     }
 
     /// Moves the log's start (DeleteRecords) and tells where it is then; -1 means the high watermark.
@@ -239,7 +259,7 @@ impl PartitionLog {
         }
         self.start = self.start.max(offset);
         let start = self.start;
-        let gone = self.batches.partition_point(|b| b.last_offset() < start);
+        let gone = self.batches.partition_point(|b| b.header().last_offset() < start);
         self.batches.drain(..gone);
         self.aborted.retain(|a| a.last_offset >= start);
         Ok(self.start)
@@ -248,10 +268,10 @@ impl PartitionLog {
 
 fn joined(batches: &[&Batch], bytes: usize) -> Bytes {
     match batches {
-        [only] => only.bytes.clone(),
+        [only] => only.bytes().clone(),
         _ => {
             let mut buf = BytesMut::with_capacity(bytes);
-            batches.iter().for_each(|b| buf.extend_from_slice(&b.bytes));
+            batches.iter().for_each(|b| buf.extend_from_slice(b.bytes()));
             buf.freeze()
         }
     }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use kafka_protocol::error::ResponseError;
 
-use super::batch::{Batch, Marker};
+use super::marker::Marker;
+use crate::wire::batch::BatchHeader;
 
 /// How many batches are remembered for duplicate detection (Kafka's `NUM_BATCHES_TO_RETAIN`).
 const REMEMBERED_BATCHES: usize = 5;
@@ -65,7 +66,7 @@ impl Producer {
     }
 
     /// The same batch, if it is one of the last five of the same epoch.
-    pub(crate) fn duplicate(&self, batch: &Batch) -> Option<Duplicate> {
+    pub(crate) fn duplicate(&self, batch: &BatchHeader) -> Option<Duplicate> {
         let same = |b: &&Remembered| {
             b.first_sequence == batch.base_sequence && b.last_sequence == batch.last_sequence()
         };
@@ -76,7 +77,7 @@ impl Producer {
     }
 
     /// May this batch, which is no duplicate, be appended?
-    pub(crate) fn check(&self, batch: &Batch, first: FirstSequence) -> Result<(), ResponseError> {
+    pub(crate) fn check(&self, batch: &BatchHeader, first: FirstSequence) -> Result<(), ResponseError> {
         if batch.producer_epoch < self.epoch {
             return Err(ResponseError::InvalidProducerEpoch);
         }
@@ -99,7 +100,7 @@ impl Producer {
     }
 
     /// Remembers a batch that was appended.
-    pub(crate) fn appended(&mut self, batch: &Batch) {
+    pub(crate) fn appended(&mut self, batch: &BatchHeader) {
         self.raise_epoch(batch.producer_epoch);
         if self.batches.len() == REMEMBERED_BATCHES {
             self.batches.pop_front();

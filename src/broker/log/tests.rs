@@ -1,6 +1,6 @@
 //! Offsets, the last stable offset, the aborted index, duplicates and markers.
 
-use super::batch::testing::{data, idempotent};
+use super::marker::testing::{data, idempotent, plain};
 use super::*;
 use kafka_protocol::error::ResponseError::*;
 
@@ -58,7 +58,7 @@ fn read_committed_ends_at_the_last_stable_offset() {
     append(&mut log, &data(2, 0, 0, 1)).unwrap();
     let committed = log.read(0, Isolation::ReadCommitted, usize::MAX).unwrap();
     let all = log.read(0, Isolation::ReadUncommitted, usize::MAX).unwrap();
-    assert_eq!(all.records.len() - committed.records.len(), data(2, 0, 0, 1).bytes.len());
+    assert_eq!(all.records.len() - committed.records.len(), data(2, 0, 0, 1).bytes().len());
     assert!(all.aborted.is_empty());
 }
 
@@ -84,8 +84,8 @@ fn aborted_transactions_are_listed_where_they_overlap_the_read() {
 #[test]
 fn a_read_starts_with_the_batch_that_holds_the_offset_and_returns_at_least_one() {
     let mut log = PartitionLog::default();
-    append(&mut log, &idempotent(-1, -1, -1, 3)).unwrap();
-    append(&mut log, &idempotent(-1, -1, -1, 1)).unwrap();
+    append(&mut log, &plain(3)).unwrap();
+    append(&mut log, &plain(1)).unwrap();
     let read = log.read(2, Isolation::ReadUncommitted, 1).unwrap();
     assert_eq!(read.records[..8], 0i64.to_be_bytes());
     assert_eq!(read.records[12..16], 4i32.to_be_bytes());

@@ -107,13 +107,7 @@ impl Resume {
     }
 
     pub(super) fn read_evidence(&mut self, partitions: Vec<usize>) {
-        let end_txn_version = match (self.sent.v1, self.sent.v2) {
-            (Some(v1), None) => Some(v1),
-            (None, Some(v2)) => Some(v2),
-            // Both were sent, and either may have decided; or none of ours, and an earlier process's pinned one did.
-            (Some(_), Some(_)) => None,
-            (None, None) => self.committable.end_txn_version,
-        };
+        let end_txn_version = self.end_txn_version();
         let read = |partition| ResumeEffect::ReadEvidence { partition, end_txn_version };
         self.effects.extend(partitions.into_iter().map(read));
     }

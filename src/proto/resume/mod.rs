@@ -19,6 +19,7 @@
 mod facts;
 mod judge;
 mod outcome;
+mod story;
 #[cfg(test)]
 mod tests;
 
@@ -237,6 +238,18 @@ impl Resume {
     #[must_use]
     pub fn tries(&self) -> u32 {
         self.tries
+    }
+
+    /// The version of the EndTxn that decided, as far as it is known: the one that was sent, or the pinned one when
+    /// an earlier process must have sent it. `None` when two versions were sent, or none was pinned.
+    #[must_use]
+    pub fn end_txn_version(&self) -> Option<i16> {
+        match (self.sent.v1, self.sent.v2) {
+            (Some(v1), None) => Some(v1),
+            (None, Some(v2)) => Some(v2),
+            (Some(_), Some(_)) => None,
+            (None, None) => self.committable.end_txn_version,
+        }
     }
 
     fn tick(&mut self, now: Moment) {

@@ -1,5 +1,7 @@
 //! What became of a resumed transaction.
 
+use std::sync::Arc;
+
 use super::facts::TransactionView;
 use crate::{
     ids::{Moment, TopicPartition},
@@ -94,6 +96,14 @@ pub enum CommitError {
         since: Moment,
         /// How many times EndTxn was sent.
         tries: u32,
+    },
+    /// The committable belongs to another cluster; nothing was sent.
+    #[error("the committable belongs to cluster {expected}, and this is cluster {found}")]
+    AnotherCluster {
+        /// The committable's cluster.
+        expected: Arc<str>,
+        /// The cluster that answers.
+        found: Arc<str>,
     },
     /// The right to the transactional id is missing. Nothing was decided.
     #[error("access to the transactional id is denied")]

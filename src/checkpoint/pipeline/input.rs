@@ -1,0 +1,316 @@
+//! Lines from a file or a stream, with a position that can be kept and found again.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+
+use crate::checkpoint::state::InputPosition;
+
+/// Where lines come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file; it can be read again from any position.
+    File(PathBuf),
+    /// The standard input; a restart needs the same stream fed again.
+    Stdin,
+}
+
+/// Why the input can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// It can't be read.
+    #[error("{source_name}: {error}")]
+    Io {
+        /// The input.
+        source_name: String,
+        /// What the operating system says.
+        #[source]
+        error: io::Error,
+    },
+    /// It ends before the point up to which it was piped already.
+    #[error(
+        "the input ends after {found} bytes, but {consumed} bytes ({lines} lines) of it were piped already: it is \
+         not the input that this state belongs to. Feed the same input again, or use another --state directory"
+    )]
+    Shorter {
+        /// Its length.
+        found: u64,
+        /// What was consumed.
+        consumed: u64,
+        /// As many lines.
+        lines: u64,
+    },
+    /// It differs before that point.
+    #[error(
+        "the first {consumed} bytes ({lines} lines) of the input are not the ones that were piped already: it is not \
+         the input that this state belongs to. Feed the same input again, or use another --state directory"
+    )]
+    Differs {
+        /// What was consumed.
+        consumed: u64,
+        /// As many lines.
+        lines: u64,
+    },
+    /// Its last line had no end when it was piped, and has become longer since.
+    #[error(
+        "line {line} was piped when it had no line end yet, and has become longer since: its beginning is in the topic"
+    )]
+    LineGrew {
+        /// The line's number.
+        line: u64,
+    },
+    /// A line is too long to be a record.
+    #[error("line {line} is longer than {max_bytes} bytes")]
+    LineTooLong {
+        /// The line's number.
+        line: u64,
+        /// The limit.
+        max_bytes: usize,
+    },
+}
+
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The input, read by a thread of its own, for a blocking read must not stop the job.
+#[derive(Debug)]
+pub struct Input {
+    name: String,
+    chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
+    chunk: Vec<u8>,
+    at: usize,
+    partial: Vec<u8>,
+    position: InputPosition,
+    before_last: InputPosition,
+    line: Vec<u8>,
+    max_line_bytes: usize,
+    ended: bool,
+}
+
+impl Source {
+    /// Its name, for messages and for the checkpoint.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "-".into(),
+        }
+    }
+
+    /// True when it can be read again without anybody's help.
+    #[must_use]
+    pub fn is_seekable(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
+impl Input {
+    /// Opens the input and goes to `position`, after comparing what comes before with what was consumed.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub async fn open(
+        source: &Source,
+        position: InputPosition,
+        max_line_bytes: usize,
+    ) -> Result<Self, InputError> {
+        let name = source.name();
+        let (to_us, chunks) = mpsc::channel(4);
+        match source {
+            Source::File(path) => {
+                let file = open_file(path, &name)?;
+                std::thread::spawn(move || read_all(file, &to_us));
+            }
+            Source::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
+        }
+        let start = InputPosition { source: Arc::from(name.as_str()), ..InputPosition::default() };
+        let mut input = Self {
+            name,
+            chunks,
+            chunk: Vec::new(),
+            at: 0,
+            partial: Vec::new(),
+            before_last: start.clone(),
+            position: start,
+            line: Vec::new(),
+            max_line_bytes,
+            ended: false,
+        };
+        input.skip_to(position).await?;
+        Ok(input)
+    }
+
+    /// The position after the last line that was taken.
+    #[must_use]
+    pub fn position(&self) -> &InputPosition {
+        &self.position
+    }
+
+    /// The position before the last line that was taken.
+    #[must_use]
+    pub fn position_before_last(&self) -> &InputPosition {
+        &self.before_last
+    }
+
+    /// The next line without its end, or `None` at the end of the input. Also a last line without an end counts.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a line is taken when it is returned.
+    pub async fn next_line(&mut self) -> Result<Option<&[u8]>, InputError> {
+        while !self.cut()? {
+            if self.ended {
+                return Ok(self.last_line());
+            }
+            self.more().await?;
+        }
+        Ok(Some(self.line.strip_suffix(b"\n").unwrap_or(&self.line)))
+    }
+
+    /// The next line if it is in memory already.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub fn ready_line(&mut self) -> Result<Option<&[u8]>, InputError> {
+        if self.cut()? {
+            return Ok(Some(self.line.strip_suffix(b"\n").unwrap_or(&self.line)));
+        }
+        Ok(None)
+    }
+
+    /// Moves one whole line from the chunk to `self.line`.
+    fn cut(&mut self) -> Result<bool, InputError> {
+        let rest = &self.chunk[self.at..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(rest.len(), |end| end + 1);
+        if self.partial.len() + taken > self.max_line_bytes {
+            let line = self.position.lines + 1;
+            return Err(InputError::LineTooLong { line, max_bytes: self.max_line_bytes });
+        }
+        self.partial.extend_from_slice(&rest[..taken]);
+        self.at += taken;
+        if end.is_none() {
+            return Ok(false);
+        }
+        self.take();
+        Ok(true)
+    }
+
+    fn last_line(&mut self) -> Option<&[u8]> {
+        if self.partial.is_empty() {
+            return None;
+        }
+        self.take();
+        Some(&self.line)
+    }
+
+    fn take(&mut self) {
+        std::mem::swap(&mut self.line, &mut self.partial);
+        self.partial.clear();
+        self.before_last.clone_from(&self.position);
+        self.position.bytes += self.line.len() as u64;
+        self.position.lines += 1;
+        self.position.hash.update(&self.line);
+    }
+
+    async fn more(&mut self) -> Result<(), InputError> {
+        match self.chunks.recv().await {
+            Some(Ok(chunk)) => {
+                self.chunk = chunk;
+                self.at = 0;
+            }
+            Some(Err(error)) => {
+                return Err(InputError::Io { source_name: self.name.clone(), error });
+            }
+            None => self.ended = true,
+        }
+        Ok(())
+    }
+
+    async fn skip_to(&mut self, target: InputPosition) -> Result<(), InputError> {
+        let (consumed, lines) = (target.bytes, target.lines);
+        let mut left = consumed;
+        let mut last = b'\n';
+        while left > 0 {
+            if self.at == self.chunk.len() {
+                self.more().await?;
+                if self.ended {
+                    return Err(InputError::Shorter { found: consumed - left, consumed, lines });
+                }
+                continue;
+            }
+            let rest = &self.chunk[self.at..];
+            let taken = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.position.hash.update(&rest[..taken]);
+            last = rest[taken - 1];
+            self.at += taken;
+            left -= taken as u64;
+        }
+        if self.position.hash.value() != target.hash.value() {
+            return Err(InputError::Differs { consumed, lines });
+        }
+        self.position.bytes = consumed;
+        self.position.lines = lines;
+        if last != b'\n' {
+            self.finish_line(lines).await?;
+        }
+        Ok(())
+    }
+
+    /// The last line that was piped had no end: if it has got one since, that belongs to it.
+    async fn finish_line(&mut self, line: u64) -> Result<(), InputError> {
+        while self.at == self.chunk.len() && !self.ended {
+            self.more().await?;
+        }
+        match self.chunk.get(self.at).filter(|_| !self.ended) {
+            None => Ok(()),
+            Some(b'\n') => {
+                self.at += 1;
+                self.position.bytes += 1;
+                self.position.hash.update(b"\n");
+                Ok(())
+            }
+            Some(_) => Err(InputError::LineGrew { line }),
+        }
+    }
+}
+
+fn open_file(path: &Path, name: &str) -> Result<File, InputError> {
+    let io = |error| InputError::Io { source_name: name.to_owned(), error };
+    let file = File::open(path).map_err(io)?;
+    if file.metadata().map_err(io)?.is_dir() {
+        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "it is a directory")));
+    }
+    Ok(file)
+}
+
+fn read_all(mut from: impl Read, to: &mpsc::Sender<io::Result<Vec<u8>>>) {
+    loop {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let read = match from.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => {
+                // Nobody may be left to hear it.
+                _ = to.blocking_send(Err(e));
+                return;
+            }
+        };
+        chunk.truncate(read);
+        if to.blocking_send(Ok(chunk)).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "input_tests.rs"]
+mod tests;

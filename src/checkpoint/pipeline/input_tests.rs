@@ -1,0 +1,87 @@
+use std::io::Write;
+
+use super::*;
+
+const MAX: usize = 1 << 20;
+
+fn file(content: &[u8]) -> (tempfile::NamedTempFile, Source) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content).unwrap();
+    let source = Source::File(file.path().to_owned());
+    (file, source)
+}
+
+async fn lines(input: &mut Input, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    while lines.len() < most {
+        match input.next_line().await.unwrap() {
+            Some(line) => lines.push(String::from_utf8_lossy(line).into_owned()),
+            None => break,
+        }
+    }
+    lines
+}
+
+async fn consumed(content: &[u8], count: usize) -> InputPosition {
+    let (_file, source) = file(content);
+    let mut input = Input::open(&source, InputPosition::default(), MAX).await.unwrap();
+    assert_eq!(lines(&mut input, count).await.len(), count);
+    input.position().clone()
+}
+
+async fn reopened(content: &[u8], position: InputPosition) -> Result<Vec<String>, InputError> {
+    let (_file, source) = file(content);
+    let mut input = Input::open(&source, position, MAX).await?;
+    Ok(lines(&mut input, usize::MAX).await)
+}
+
+#[tokio::test]
+async fn lines_come_without_their_ends_and_also_the_last_one() {
+    let all = reopened(b"a\n\nb\r\nlast", InputPosition::default()).await.unwrap();
+    assert_eq!(all, ["a", "", "b\r", "last"]);
+    assert_eq!(reopened(b"", InputPosition::default()).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_position_is_found_again_and_goes_on_behind_it() {
+    let content: Vec<u8> = (0..50_000).flat_map(|i| format!("line {i}\n").into_bytes()).collect();
+    let position = consumed(&content, 30_000).await;
+    let rest = reopened(&content, position.clone()).await.unwrap();
+    assert_eq!((rest.len(), rest[0].as_str()), (20_000, "line 30000"));
+    let end = consumed(&content, 50_000).await;
+    assert_eq!(reopened(&content, end).await.unwrap().len(), 0, "a finished input gives nothing more");
+}
+
+#[tokio::test]
+async fn an_input_that_differs_before_the_position_is_refused() {
+    let position = consumed(b"a\nb\nc\n", 2).await;
+    assert!(matches!(reopened(b"a\nX\nc\n", position.clone()).await, Err(InputError::Differs { .. })));
+    assert!(matches!(
+        reopened(b"a\n", position).await,
+        Err(InputError::Shorter { found: 2, consumed: 4, lines: 2 })
+    ));
+}
+
+#[tokio::test]
+async fn a_last_line_that_got_its_end_later_is_not_written_twice() {
+    let position = consumed(b"a\nb", 2).await;
+    assert_eq!(reopened(b"a\nb\nc\n", position.clone()).await.unwrap(), ["c"]);
+    assert_eq!(reopened(b"a\nb", position.clone()).await.unwrap().len(), 0);
+    assert!(matches!(reopened(b"a\nbb\n", position).await, Err(InputError::LineGrew { line: 2 })));
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_does_not_fill_the_memory() {
+    let (_file, source) = file(&vec![b'x'; 300_000]);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { line: 1, .. })));
+}
+
+#[tokio::test]
+async fn a_missing_file_and_a_directory_are_named() {
+    for path in ["/nowhere/at/all", "/"] {
+        let source = Source::File(path.into());
+        let error = Input::open(&source, InputPosition::default(), MAX).await.unwrap_err();
+        assert!(error.to_string().starts_with(path), "{error}");
+    }
+}

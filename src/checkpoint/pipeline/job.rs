@@ -1,0 +1,520 @@
+//! The job's loop.
+
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+
+use super::{
+    Job, LineRecord, OnBadLine, OnHanging, StopAfter,
+    input::Input,
+    report::{OpenCommittable, PipelineError, Summary},
+};
+use crate::{
+    checkpoint::{
+        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StorePoint,
+        step::{Note, Step},
+    },
+    client::{Client, Resumed, SendError, Topic},
+    ids::Moment,
+    net::{Background, Clock},
+    proto::{
+        committable::Committable,
+        resume::{Decision, Outcome},
+        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
+    },
+    record::{HeaderRef, RecordRef},
+    sink::{Committed, Committer, SinkState, SinkWriter, WriteError, recover},
+};
+
+/// Runs the job until its input ends, `stop` is done, or something is wrong.
+///
+/// # Errors
+/// [`PipelineError`], with what was done until then; everything up to the last complete checkpoint is safe.
+///
+/// # Cancel safety
+/// Dropping the future is like a crash: run the job again.
+pub async fn run(
+    client: &Client,
+    store: &mut dyn JobStore,
+    job: &Job,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Summary, (PipelineError, Summary)> {
+    let early = |e: PipelineError| (e, Summary::default());
+    job.sink.validate().map_err(|e| early(e.into()))?;
+    let mut running = Running::start(client, store, job).await.map_err(early)?;
+    match running.to_the_end(stop).await {
+        Ok(()) => Ok(running.summary),
+        Err(e) => Err((e, running.summary)),
+    }
+}
+
+/// Something in the background came to its end.
+enum Event {
+    Rechecked(Box<CommittedButHanging>, Result<Settled, SettleError>),
+    Committed(Committed),
+    Settled(Box<Committable>, Result<Settled, SettleError>),
+    Repaired(Box<CommittedButHanging>, Result<(), String>),
+}
+
+struct Running<'a> {
+    client: Client,
+    job: &'a Job,
+    store: &'a mut dyn JobStore,
+    topic: Topic,
+    writer: SinkWriter,
+    committer: Committer,
+    input: Input,
+    checkpoint: Checkpoint,
+    /// Listed in the next checkpoint unless it is settled before.
+    listed: Vec<ListedCommittable>,
+    background: FuturesUnordered<Background<Event>>,
+    summary: Summary,
+    clock: Clock,
+    next_checkpoint: Moment,
+    started: Moment,
+    tick: Moment,
+}
+
+/// How often a job with nothing to read looks at lingering batches.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Records that are written before background events and timers are looked at again.
+const BURST: usize = 128;
+
+impl<'a> Running<'a> {
+    async fn start(
+        client: &Client,
+        store: &'a mut dyn JobStore,
+        job: &'a Job,
+    ) -> Result<Self, PipelineError> {
+        let topic = client.topic(&job.topic).await?;
+        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
+        let found = store.load()?;
+        let checkpoint = match found {
+            Some(checkpoint) => checkpoint,
+            // The job's id, and with it the names of its transactions, must outlive a crash before the first
+            // checkpoint: otherwise nobody could find its leftovers.
+            None => {
+                let first = first_checkpoint(job, cluster_id);
+                store.write(&first, &mut |_| {})?;
+                first
+            }
+        };
+        let input = Input::open(&job.source, checkpoint.input.clone(), line_limit(job)).await?;
+        let config = Arc::new(job.sink.clone());
+        let state = SinkState {
+            checkpoint: checkpoint.id,
+            committables: checkpoint.committables.iter().map(|l| (l.committable.clone(), l.status)).collect(),
+            writer: checkpoint.writers.first().cloned(),
+        };
+        job.steps.note(Note::Recovery);
+        let steps = job.steps.clone();
+        let observer = move |phase| steps.recovery(phase);
+        let topics = std::slice::from_ref(&topic);
+        let (writer, report) = recover(client, &config, topics, state, &observer).await?;
+        job.steps.note(Note::Recovered);
+        for blind in &report.blind {
+            tracing::warn!(?blind, "recovery could not see everything");
+        }
+        let clock = client.clock();
+        let now = clock.now();
+        let mut running = Self {
+            client: client.clone(),
+            committer: Committer::new(client.clone(), config),
+            listed: checkpoint.committables.clone(),
+            checkpoint,
+            job,
+            store,
+            topic,
+            writer,
+            input,
+            background: FuturesUnordered::new(),
+            summary: Summary {
+                resumed: report.resumed.len() as u64,
+                aborted: report.aborted.len() as u64,
+                ..Summary::default()
+            },
+            clock,
+            next_checkpoint: now.after(job.checkpoint_interval),
+            started: now,
+            tick: now,
+        };
+        running.after_recovery(report.hanging)?;
+        Ok(running)
+    }
+
+    /// Restored committables are decided now, and are looked at until they are settled.
+    fn after_recovery(&mut self, hanging: Vec<CommittedButHanging>) -> Result<(), PipelineError> {
+        for unlisted in self.store.unlisted()? {
+            self.store.forget(&unlisted)?;
+        }
+        let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
+        for hanging in hanging {
+            self.background.push(recheck(&self.client, hanging));
+        }
+        for listed in &mut self.listed {
+            listed.status = CommitStatus::Decided(Decision::Commit);
+            if !hangs.contains(&listed.committable.transactional_id) {
+                self.background.push(settle(&self.committer, listed.committable.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn to_the_end(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), PipelineError> {
+        let mut stop = Box::pin(stop.fuse());
+        self.summary.finished = self.pump(&mut stop).await?;
+        if self.summary.open.is_empty() {
+            self.finish().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads and writes until there is nothing more to do. True when the input came to its end.
+    async fn pump(
+        &mut self,
+        stop: &mut (impl Future<Output = ()> + Unpin + futures::future::FusedFuture),
+    ) -> Result<bool, PipelineError> {
+        loop {
+            let now = self.clock.now();
+            if self.next_checkpoint <= now {
+                self.next_checkpoint = now.after(self.job.checkpoint_interval);
+                if self.complete_checkpoint().await? {
+                    return Ok(false);
+                }
+            }
+            let ready = self.may_write(now);
+            let wake = ready.err().unwrap_or(self.tick).min(self.next_checkpoint);
+            tokio::select! {
+                biased;
+                () = &mut *stop => return self.last_checkpoint(false).await,
+                Some(event) = self.background.next() => self.event(event)?,
+                line = self.input.next_line(), if ready.is_ok() => {
+                    let Some(line) = line?.map(<[u8]>::to_vec) else {
+                        return self.last_checkpoint(true).await;
+                    };
+                    if self.burst(line).await? {
+                        return self.last_checkpoint(false).await;
+                    }
+                }
+                () = self.clock.sleep_until(Some(wake.max(now.after(Duration::from_micros(200))))) => {
+                    self.writer.tick()?;
+                    self.tick = self.clock.now().after(TICK);
+                }
+            }
+        }
+    }
+
+    /// Writes a line and those behind it that are in memory. True when the job must stop at a bad line.
+    async fn burst(&mut self, first: Vec<u8>) -> Result<bool, PipelineError> {
+        let mut line = Some(first);
+        for _ in 0..BURST {
+            let Some(bytes) = line.take() else { break };
+            if self.line(&bytes).await? {
+                return Ok(true);
+            }
+            let now = self.clock.now();
+            if self.next_checkpoint <= now || self.may_write(now).is_err() {
+                break;
+            }
+            line = self.input.ready_line()?.map(<[u8]>::to_vec);
+        }
+        // A line that was taken must be written before anything else happens.
+        match line {
+            Some(bytes) => self.line(&bytes).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a record may be written now, or when to ask again.
+    fn may_write(&self, now: Moment) -> Result<(), Moment> {
+        if self.writer.is_exhausted() {
+            return Err(now.after(TICK));
+        }
+        let Some(rate) = self.job.rate.filter(|rate| *rate > 0) else { return Ok(()) };
+        let due = Duration::from_secs(1).mul_f64(self.summary.records as f64 / f64::from(rate));
+        let due = self.started.after(due);
+        if due <= now { Ok(()) } else { Err(due) }
+    }
+
+    async fn line(&mut self, bytes: &[u8]) -> Result<bool, PipelineError> {
+        let number = self.input.position().lines;
+        let record = match self.job.format.parse(bytes) {
+            Ok(record) => record,
+            Err(what) => return Ok(self.bad_line(number, what)),
+        };
+        match write(&mut self.writer, &self.topic, &record).await {
+            Ok(()) => {}
+            Err(WriteError::Send(e @ (SendError::NoSuchPartition { .. } | SendError::TooLarge { .. }))) => {
+                return Ok(self.bad_line(number, e.to_string()));
+            }
+            Err(error @ WriteError::Send(SendError::Failed(_))) => return Err(error.into()),
+            Err(error) => return Err(PipelineError::Record { line: number, error }),
+        }
+        self.summary.records += 1;
+        self.job.steps.step(Step::Write);
+        Ok(false)
+    }
+
+    /// True when the job must stop. The position is then before the line, so that nothing is lost.
+    fn bad_line(&mut self, number: u64, what: String) -> bool {
+        match self.job.on_bad_line {
+            OnBadLine::Skip => {
+                tracing::warn!(line = number, "passed over: {what}");
+                self.summary.skipped += 1;
+                false
+            }
+            OnBadLine::Stop => {
+                self.summary.bad_line = Some((number, what));
+                true
+            }
+        }
+    }
+
+    /// The position up to which everything is in transactions.
+    fn position(&self) -> InputPosition {
+        match self.summary.bad_line {
+            Some(_) => self.input.position_before_last().clone(),
+            None => self.input.position().clone(),
+        }
+    }
+
+    async fn last_checkpoint(&mut self, finished: bool) -> Result<bool, PipelineError> {
+        self.complete_checkpoint().await?;
+        Ok(finished)
+    }
+
+    /// Prepares, makes durable, and begins to commit. True when the job stops here on purpose.
+    async fn complete_checkpoint(&mut self) -> Result<bool, PipelineError> {
+        let id = self.checkpoint.id + 1;
+        let committable = self.writer.prepare_commit(id).await?;
+        if committable.is_some() {
+            self.job.steps.step(Step::Prepared);
+        }
+        let mut listed = self.listed.clone();
+        listed.extend(
+            committable
+                .iter()
+                .map(|c| ListedCommittable { committable: c.clone(), status: CommitStatus::Pending }),
+        );
+        if let (Some(StopAfter::Prepare), Some(committable)) = (self.job.stop_after, &committable) {
+            self.leave_open(committable)?;
+            return Ok(true);
+        }
+        let input = self.position();
+        let writers = vec![self.writer.snapshot()];
+        let same = listed == self.checkpoint.committables
+            && input == self.checkpoint.input
+            && writers == self.checkpoint.writers;
+        if same {
+            return Ok(false);
+        }
+        self.write_checkpoint(Checkpoint {
+            id,
+            input,
+            committables: listed,
+            writers,
+            ..self.checkpoint.clone()
+        })?;
+        let Some(committable) = committable else { return Ok(false) };
+        if self.job.stop_after == Some(StopAfter::Durable) {
+            self.leave_open(&committable)?;
+            return Ok(true);
+        }
+        let committer = self.committer.clone();
+        self.listed
+            .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
+        let first = crate::proto::resume::First::EndTxn;
+        let commit = async move { Event::Committed(committer.commit_one(committable, first).await) };
+        self.background.push(Background::start(commit));
+        Ok(false)
+    }
+
+    fn write_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), PipelineError> {
+        let steps = &self.job.steps;
+        self.store.write(&checkpoint, &mut |point| {
+            steps.step(match point {
+                StorePoint::Half => Step::StoreHalf,
+                StorePoint::Durable => Step::Durable,
+            });
+        })?;
+        let listed: BTreeSet<_> =
+            checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
+        self.writer.durable(&listed);
+        self.summary.checkpoints += 1;
+        self.summary.bytes += checkpoint.input.bytes - self.checkpoint.input.bytes;
+        self.checkpoint = checkpoint;
+        self.job.steps.note(Note::Checkpoint(self.checkpoint.id));
+        (self.job.progress)(self.summary.records, self.checkpoint.input.bytes);
+        Ok(())
+    }
+
+    fn leave_open(&mut self, committable: &Committable) -> Result<(), PipelineError> {
+        let path = self.store.keep(committable)?;
+        self.summary.open.push(OpenCommittable { path, committable: committable.clone() });
+        Ok(())
+    }
+
+    fn event(&mut self, event: Option<Event>) -> Result<(), PipelineError> {
+        match event.ok_or(PipelineError::Panicked)? {
+            Event::Rechecked(hanging, Ok(_)) => {
+                // Somebody has repaired it. Its id stays retired; its committable is done.
+                self.listed.retain(|l| l.committable.transactional_id != hanging.transactional_id);
+                Ok(())
+            }
+            Event::Rechecked(hanging, Err(_)) => {
+                self.hangs(*hanging);
+                Ok(())
+            }
+            Event::Committed(committed) => self.committed(committed),
+            Event::Settled(committable, settled) => {
+                self.settled(*committable, settled);
+                Ok(())
+            }
+            Event::Repaired(hanging, Ok(())) => {
+                let id = &hanging.transactional_id;
+                tracing::info!(transactional_id = %id, "the missing marker was written");
+                self.listed.retain(|l| l.committable.transactional_id != *id);
+                Ok(())
+            }
+            Event::Repaired(hanging, Err(why)) => {
+                tracing::error!(transactional_id = %hanging.transactional_id, %why, "not repaired");
+                self.report_hanging(&hanging);
+                Ok(())
+            }
+        }
+    }
+
+    fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
+        let resumed = match &committed.result {
+            Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
+                resumed
+            }
+            Ok(_) | Err(_) => return Err(PipelineError::NotCommitted(vec![committed])),
+        };
+        self.writer.decided(&committed.committable, resumed);
+        for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
+            listed.status = CommitStatus::Decided(Decision::Commit);
+        }
+        self.background.push(settle(&self.committer, committed.committable));
+        Ok(())
+    }
+
+    fn settled(&mut self, committable: Committable, settled: Result<Settled, SettleError>) {
+        match settled {
+            Ok(settled) => {
+                for gone in settled.gone {
+                    tracing::error!(partition = %gone, "the topic was deleted: what was committed there is gone");
+                }
+                self.writer.settled(&committable.transactional_id);
+                self.listed.retain(|l| l.committable != committable);
+            }
+            Err(SettleError::Hanging(hanging)) => self.hangs(*hanging),
+            Err(SettleError::Pending { .. }) => {
+                tracing::warn!(transactional_id = %committable.transactional_id, "markers are still on their way");
+                self.background.push(settle(&self.committer, committable));
+            }
+            Err(e @ SettleError::Denied { .. }) => {
+                tracing::warn!(transactional_id = %committable.transactional_id, "{e}; its id is not used again");
+                self.writer.avoid(&committable.transactional_id);
+                self.listed.retain(|l| l.committable != committable);
+            }
+        }
+    }
+
+    /// The id is retired whatever is done about it; nothing of ours ends it in another way.
+    fn hangs(&mut self, hanging: CommittedButHanging) {
+        self.writer.retire(hanging.clone());
+        match self.job.on_hanging {
+            OnHanging::Report => self.report_hanging(&hanging),
+            OnHanging::Repair => {
+                let client = self.client.clone();
+                let repair = async move {
+                    let result = client.repair(&hanging).await.map_err(|e| e.to_string());
+                    Event::Repaired(Box::new(hanging), result)
+                };
+                self.background.push(Background::start(repair));
+            }
+        }
+    }
+
+    fn report_hanging(&mut self, hanging: &CommittedButHanging) {
+        for p in &hanging.partitions {
+            tracing::error!(
+                transactional_id = %hanging.transactional_id, identity = %hanging.identity, partition = %p.partition,
+                "the decision is made, but its marker is missing: readers stall here until it is repaired"
+            );
+        }
+        let id = hanging.transactional_id.to_string();
+        if !self.summary.hanging.contains(&id) {
+            self.summary.hanging.push(id);
+        }
+    }
+
+    /// Waits for every commit, sees that all are settled, and drops them from a last checkpoint.
+    async fn finish(&mut self) -> Result<(), PipelineError> {
+        let deadline = self.clock.now().after(self.job.sink.settle_timeout);
+        loop {
+            let pending = self.listed.iter().any(|l| l.status == CommitStatus::Pending);
+            if !pending && self.clock.now() >= deadline {
+                break;
+            }
+            let until = (!pending).then_some(deadline);
+            tokio::select! {
+                event = self.background.next() => match event {
+                    Some(event) => self.event(event)?,
+                    None => break,
+                },
+                () = self.clock.sleep_until(until) => {}
+            }
+        }
+        self.complete_checkpoint().await?;
+        Ok(())
+    }
+}
+
+fn first_checkpoint(job: &Job, cluster_id: Arc<str>) -> Checkpoint {
+    Checkpoint {
+        id: 0,
+        job_id: Arc::clone(&job.job_id),
+        cluster_id,
+        topic: Arc::from(job.topic.as_str()),
+        input: InputPosition { source: Arc::from(job.source.name()), ..InputPosition::default() },
+        committables: Vec::new(),
+        writers: Vec::new(),
+    }
+}
+
+/// A line may hold a record in a longer form, with base64 and names.
+fn line_limit(job: &Job) -> usize {
+    job.sink.request_bytes.saturating_mul(4).max(1 << 20)
+}
+
+fn settle(committer: &Committer, committable: Committable) -> Background<Event> {
+    let committer = committer.clone();
+    Background::start(async move {
+        let settled = committer.settle(&committable).await;
+        Event::Settled(Box::new(committable), settled)
+    })
+}
+
+/// Looks once more at what was found hanging: it may have been repaired since.
+fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
+    let client = client.clone();
+    Background::start(async move {
+        let settled = client.settle(SettleTarget::again(&hanging), Duration::from_secs(5)).await;
+        Event::Rechecked(Box::new(hanging), settled)
+    })
+}
+
+async fn write(writer: &mut SinkWriter, topic: &Topic, record: &LineRecord<'_>) -> Result<(), WriteError> {
+    let headers: Vec<HeaderRef<'_>> =
+        record.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect();
+    let borrowed = RecordRef {
+        key: record.key.as_deref(),
+        value: record.value.as_deref(),
+        headers: &headers,
+        timestamp: record.timestamp,
+    };
+    writer.write(topic, record.partition, borrowed).await
+}

@@ -1,0 +1,108 @@
+//! A job on one machine: lines in, records in a topic, exactly once.
+//!
+//! ```text
+//! input ──line──► parse ──record──► writer
+//!                                     │ every interval, at the end, on a signal
+//!                                     ▼
+//!                            prepare ──► checkpoint durable ──► commit (in the background) ──► settled
+//! ```
+//! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
+//! where that checkpoint ended.
+
+mod input;
+mod job;
+mod report;
+
+pub use input::{Input, InputError, Source};
+pub use job::run;
+pub use report::{OpenCommittable, PipelineError, Summary};
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use super::step::Steps;
+use crate::sink::SinkConfig;
+
+/// What a line becomes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LineRecord<'a> {
+    /// The partition, if the line names one.
+    pub partition: Option<i32>,
+    /// The key, or null.
+    pub key: Option<Cow<'a, [u8]>>,
+    /// The value, or null.
+    pub value: Option<Cow<'a, [u8]>>,
+    /// Headers, in order.
+    pub headers: Vec<LineHeader<'a>>,
+    /// Milliseconds since the Unix epoch; `None` for now.
+    pub timestamp: Option<i64>,
+}
+
+/// A header's key, and its value or null.
+pub type LineHeader<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
+
+/// Makes records of lines.
+pub trait LineFormat: Send + Sync {
+    /// The record of a line, which comes without its end.
+    ///
+    /// # Errors
+    /// What is wrong with the line, for people.
+    fn parse<'a>(&self, line: &'a [u8]) -> Result<LineRecord<'a>, String>;
+}
+
+/// What is done with a line that is no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBadLine {
+    /// Everything before it is committed, and the job stops at it.
+    #[default]
+    Stop,
+    /// It is counted, reported and passed over.
+    Skip,
+}
+
+/// Where a job stops on purpose, leaving its transaction to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopAfter {
+    /// A committable exists, and no checkpoint lists it.
+    Prepare,
+    /// A checkpoint lists it, and it is not committed.
+    Durable,
+}
+
+/// What is done with a decision whose marker is missing on a partition (KAFKA-20734).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnHanging {
+    /// It is reported, and nothing of ours touches it.
+    #[default]
+    Report,
+    /// The missing marker is written; needs ALTER on the cluster.
+    Repair,
+}
+
+/// A job.
+#[derive(Clone)]
+pub struct Job {
+    /// The topic.
+    pub topic: String,
+    /// The input.
+    pub source: Source,
+    /// How lines become records.
+    pub format: Arc<dyn LineFormat>,
+    /// The sink's settings.
+    pub sink: SinkConfig,
+    /// The job's id, kept in its state.
+    pub job_id: Arc<str>,
+    /// How far checkpoints are apart.
+    pub checkpoint_interval: Duration,
+    /// At most so many records a second.
+    pub rate: Option<u32>,
+    /// What is done with a line that is no record.
+    pub on_bad_line: OnBadLine,
+    /// Where to stop on purpose.
+    pub stop_after: Option<StopAfter>,
+    /// What is done with a commit that hangs.
+    pub on_hanging: OnHanging,
+    /// Watches the job.
+    pub steps: Steps,
+    /// Told of progress: records so far, and bytes of input.
+    pub progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
+}

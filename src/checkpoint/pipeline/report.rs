@@ -1,0 +1,157 @@
+//! What a job tells when it is over.
+
+use std::path::PathBuf;
+
+use super::input::InputError;
+use crate::{
+    checkpoint::StoreError,
+    client::{ClientError, TopicError},
+    proto::{committable::Committable, resume::Outcome},
+    sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
+};
+
+/// What a job did.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Records that this run wrote.
+    pub records: u64,
+    /// Bytes of input that this run consumed.
+    pub bytes: u64,
+    /// Lines that were passed over.
+    pub skipped: u64,
+    /// Checkpoints that became complete.
+    pub checkpoints: u64,
+    /// Transactions of an earlier run that recovery committed.
+    pub resumed: u64,
+    /// Leftovers that recovery aborted.
+    pub aborted: u64,
+    /// Decided transactions whose marker is missing on a partition, now.
+    pub hanging: Vec<String>,
+    /// True when the input was consumed to its end.
+    pub finished: bool,
+    /// Committables that were left open on purpose.
+    pub open: Vec<OpenCommittable>,
+    /// The first line that is no record, if the job stopped at one.
+    pub bad_line: Option<(u64, String)>,
+}
+
+impl Summary {
+    /// This run's summary and the next one's together.
+    #[must_use]
+    pub fn and(self, next: Self) -> Self {
+        Self {
+            records: self.records + next.records,
+            bytes: self.bytes + next.bytes,
+            skipped: self.skipped + next.skipped,
+            checkpoints: self.checkpoints + next.checkpoints,
+            resumed: self.resumed + next.resumed,
+            aborted: self.aborted + next.aborted,
+            ..next
+        }
+    }
+}
+
+/// A prepared transaction that was left to others.
+#[derive(Debug)]
+pub struct OpenCommittable {
+    /// Its file, when the store keeps files.
+    pub path: Option<PathBuf>,
+    /// The committable.
+    pub committable: Committable,
+}
+
+/// Why a job ended early. What the last complete checkpoint holds is safe; run it again to go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipelineError {
+    /// The input can't be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The state can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The topic can't be used.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The cluster does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The settings can't work.
+    #[error(transparent)]
+    Config(#[from] SinkConfigError),
+    /// Recovery did not finish.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// A line was parsed, and its record can't be written.
+    #[error("line {line}: {error}")]
+    Record {
+        /// The line.
+        line: u64,
+        /// What is wrong with it.
+        error: WriteError,
+    },
+    /// The transaction can only be aborted.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A checkpoint was not prepared.
+    #[error(transparent)]
+    Prepare(#[from] PrepareCommitError),
+    /// Background work panicked; that is a bug.
+    #[error("a background task panicked; please report it")]
+    Panicked,
+    /// Committables of a complete checkpoint are not committed.
+    #[error("not committed: {}", stories(.0))]
+    NotCommitted(Vec<Committed>),
+}
+
+impl PipelineError {
+    /// What was not committed, by recovery or later.
+    #[must_use]
+    pub fn not_committed(&self) -> &[Committed] {
+        match self {
+            Self::NotCommitted(all) | Self::Recover(RecoverError::NotCommitted(all)) => all,
+            _ => &[],
+        }
+    }
+
+    /// True when records of a complete checkpoint are proven to be lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let lost = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Lost { .. } | Outcome::Aborted));
+        self.not_committed().iter().any(lost)
+    }
+
+    /// True when it can't be told whether records of a complete checkpoint are committed.
+    #[must_use]
+    pub fn is_undecidable(&self) -> bool {
+        let open = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Undecidable(_)));
+        self.not_committed().iter().any(open)
+    }
+
+    /// True when the same job, started again from its last checkpoint, may go through.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        use crate::proto::cause::CauseKind;
+        let cause = match self {
+            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => cause,
+            Self::Prepare(e) => &e.source.cause,
+            _ => return false,
+        };
+        matches!(
+            cause.kind,
+            CauseKind::Fenced
+                | CauseKind::InvalidState
+                | CauseKind::DeliveryTimeout
+                | CauseKind::SequenceGap
+                | CauseKind::Unreachable
+        )
+    }
+}
+
+fn stories(all: &[Committed]) -> String {
+    let story = |c: &Committed| {
+        let id = &c.committable.transactional_id;
+        format!("{id} ({}): {}", c.committable.identity, c.story())
+    };
+    all.iter().map(story).collect::<Vec<_>>().join("; ")
+}

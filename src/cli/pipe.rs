@@ -1,0 +1,330 @@
+//! `pipe`: lines into a topic, exactly once.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    Usage,
+    context::Context,
+    crash,
+    duration::parse_duration,
+    exit::Exit,
+    format::{Format, FormatName},
+    settings,
+};
+use crate::{
+    checkpoint::{
+        Binding, DirectoryStore, JobStore, MemoryStore,
+        pipeline::{
+            self, Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter,
+            Summary,
+        },
+        step::Steps,
+    },
+    client::{Client, TopicError},
+    net::Clock,
+    sink::SinkConfig,
+};
+
+/// Options of `pipe`.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// The topic to write to
+    #[arg(long)]
+    topic: String,
+    /// A file, or - for the standard input
+    #[arg(long, default_value = "-", value_name = "FILE|-")]
+    input: String,
+    /// What a line is
+    #[arg(long, value_enum, default_value = "lines")]
+    format: FormatName,
+    /// What stands between key and value in a line
+    #[arg(long, value_name = "S")]
+    key_separator: Option<String>,
+    /// Where checkpoints are kept; without it nothing survives a crash
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// How far checkpoints are apart; records become visible with them
+    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
+    checkpoint_interval: Duration,
+    /// At most so many records a second
+    #[arg(long, value_name = "N")]
+    rate: Option<u32>,
+    /// Transactional ids are PREFIX-0-NUMBER; by default the topic and a random job id
+    #[arg(long, value_name = "P")]
+    transactional_id_prefix: Option<String>,
+    /// Create the topic with so many partitions if it is missing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: Option<i32>,
+    /// How batches are compressed: none, lz4 (`compression.type`)
+    #[arg(long, value_name = "CODEC")]
+    compression: Option<String>,
+    /// A setting by its Kafka name, such as linger.ms=10
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// A file of such settings, one a line
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is done with a line that is no record
+    #[arg(long, value_enum, default_value = "stop")]
+    on_bad_line: BadLineArg,
+    /// Leave the first transaction open at this point, for others to commit
+    #[arg(long, value_enum)]
+    stop_after: Option<StopAfterArg>,
+    /// Write the missing marker of a commit that hangs; needs ALTER on the cluster
+    #[arg(long)]
+    repair_hanging: bool,
+    /// How long brokers or this job may be away without losing what is prepared
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    tolerated_outage: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BadLineArg {
+    /// Commit what is before it, and stop
+    Stop,
+    /// Count it, report it, go on
+    Skip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StopAfterArg {
+    /// Prepared, and not listed in a checkpoint
+    Prepare,
+    /// Listed in a checkpoint, and not committed
+    Durable,
+}
+
+impl LineFormat for Format {
+    fn parse<'a>(&self, line: &'a [u8]) -> Result<LineRecord<'a>, String> {
+        self.parse_line(line).map_err(|e| e.to_string())
+    }
+}
+
+/// How often a job is started again from its last checkpoint without completing another one.
+const RESTARTS: u32 = 10;
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    let steps = crash::steps()?;
+    let mut config = context.client_config()?.probe(steps.probe());
+    let mut sink = SinkConfig::new("unnamed")?;
+    sink.checkpoint_interval = args.checkpoint_interval;
+    sink.tolerated_outage = args.tolerated_outage;
+    settings::apply(&mut config, &mut sink, args.config.as_deref(), &args.set)?;
+    if let Some(codec) = &args.compression {
+        settings::set(&mut config, &mut sink, "compression.type", codec)?;
+    }
+    sink.validate().map_err(|e| Usage(e.to_string()))?;
+    if args.tolerated_outage.is_zero() {
+        context
+            .warn("--tolerated-outage 0: whatever is prepared when brokers or this job are away may be lost");
+    }
+    let client = Client::new(config);
+    ensure_topic(context, &client, &args).await?;
+    let mut store = open_store(context, &client, &args).await?;
+    let job = job(context, &args, &mut *store, sink, steps)?;
+    let result = attempts(context, &client, &mut *store, &job).await;
+    report(context, result, &*args.topic)
+}
+
+async fn ensure_topic(context: &Context, client: &Client, args: &Args) -> anyhow::Result<()> {
+    match (client.topic(&args.topic).await, args.partitions) {
+        (Ok(topic), Some(wanted)) if topic.partitions() != wanted => {
+            context.warn(format!("topic {} has {} partitions already", args.topic, topic.partitions()));
+            Ok(())
+        }
+        (Ok(_), _) => Ok(()),
+        (Err(TopicError::Missing(_)), Some(partitions)) => {
+            client.create_topic(&args.topic, partitions, None).await?;
+            Ok(())
+        }
+        (Err(e @ TopicError::Missing(_)), None) => {
+            anyhow::bail!("{e}, or let --partitions N create it")
+        }
+        (Err(e), _) => Err(e.into()),
+    }
+}
+
+async fn open_store(context: &Context, client: &Client, args: &Args) -> anyhow::Result<Box<dyn JobStore>> {
+    let Some(dir) = &args.state else {
+        context.warn("without --state nothing survives a crash: what is not yet committed then is aborted");
+        return Ok(Box::new(MemoryStore::default()));
+    };
+    let binding = Binding {
+        cluster_id: client.cluster_id().await?,
+        topic: Some(Arc::from(args.topic.as_str())),
+        ..Binding::default()
+    };
+    Ok(Box::new(DirectoryStore::open(dir, binding)?))
+}
+
+fn job(
+    context: &Context,
+    args: &Args,
+    store: &mut dyn JobStore,
+    sink: SinkConfig,
+    steps: Steps,
+) -> anyhow::Result<Job> {
+    let job_id = match store.load()? {
+        Some(checkpoint) => checkpoint.job_id,
+        None => Arc::from(format!("{:08x}", Clock::seed() & 0xffff_ffff).as_str()),
+    };
+    let prefix = match &args.transactional_id_prefix {
+        Some(prefix) => prefix.clone(),
+        None => format!("{}-{job_id}", args.topic),
+    };
+    let named = SinkConfig::new(&prefix).map_err(|e| Usage(e.to_string()))?;
+    Ok(Job {
+        topic: args.topic.clone(),
+        source: match args.input.as_str() {
+            "-" => Source::Stdin,
+            path => Source::File(path.into()),
+        },
+        format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
+        sink: SinkConfig { prefix: named.prefix, ..sink },
+        job_id,
+        checkpoint_interval: args.checkpoint_interval,
+        rate: args.rate,
+        on_bad_line: match args.on_bad_line {
+            BadLineArg::Stop => OnBadLine::Stop,
+            BadLineArg::Skip => OnBadLine::Skip,
+        },
+        stop_after: args.stop_after.map(|at| match at {
+            StopAfterArg::Prepare => StopAfter::Prepare,
+            StopAfterArg::Durable => StopAfter::Durable,
+        }),
+        on_hanging: if args.repair_hanging { OnHanging::Repair } else { OnHanging::Report },
+        steps,
+        progress: progress(context, args),
+    })
+}
+
+/// Runs the job, again from its last checkpoint after an error that may pass.
+async fn attempts(
+    context: &Context,
+    client: &Client,
+    store: &mut dyn JobStore,
+    job: &Job,
+) -> Result<Summary, PipelineError> {
+    let mut total = Summary::default();
+    let mut left = RESTARTS;
+    let mut newest = store.load()?.map(|c| c.id);
+    loop {
+        let error = match pipeline::run(client, store, job, signal()).await {
+            Ok(summary) => return Ok(total.and(summary)),
+            Err((error, summary)) => {
+                total = total.and(summary);
+                error
+            }
+        };
+        let now = store.load()?.map(|c| c.id);
+        left = if now == newest { left - 1 } else { RESTARTS };
+        newest = now;
+        if !error.is_transient() || !job.source.is_seekable() || left == 0 {
+            return Err(error);
+        }
+        context.warn(format!("{error}; going on from the last checkpoint"));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The first SIGINT or SIGTERM: complete a checkpoint and end. The second one ends the process at once.
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    // From here on nobody waits for signals in order.
+    std::mem::forget(crate::net::Background::start(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(130);
+    }));
+}
+
+fn progress(context: &Context, args: &Args) -> Arc<dyn Fn(u64, u64) + Send + Sync> {
+    if !context.shows_progress() {
+        return Arc::new(|_, _| {});
+    }
+    let bytes = std::fs::metadata(&args.input).ok().filter(std::fs::Metadata::is_file).map(|m| m.len());
+    let bar = match bytes {
+        Some(bytes) => indicatif::ProgressBar::new(bytes),
+        None => indicatif::ProgressBar::new_spinner(),
+    };
+    let template = if bytes.is_some() {
+        "{bar:30} {bytes}/{total_bytes} {msg} {elapsed}"
+    } else {
+        "{spinner} {bytes} {msg} {elapsed}"
+    };
+    if let Ok(style) = indicatif::ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    Arc::new(move |records, bytes| {
+        bar.set_position(bytes);
+        bar.set_message(format!("{records} records"));
+    })
+}
+
+fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str) -> anyhow::Result<Exit> {
+    let summary = match result {
+        Ok(summary) => summary,
+        Err(error) => {
+            let exit = match (error.is_lost(), error.is_undecidable()) {
+                (true, _) => Exit::Lost,
+                (false, true) => Exit::Undecidable,
+                (false, false) => Exit::Failed,
+            };
+            eprintln!("kafka-2pc: {error}");
+            return Ok(exit);
+        }
+    };
+    for open in &summary.open {
+        let path = open.path.as_deref().map(std::path::absolute).transpose()?;
+        let path = path.map(|p| p.display().to_string()).unwrap_or_default();
+        let id = open.committable.transactional_id.as_str();
+        let line = if context.json() {
+            json!({"committable": path, "transactional_id": id}).to_string()
+        } else {
+            path
+        };
+        context.print(line)?;
+    }
+    if let Some((line, what)) = &summary.bad_line {
+        eprintln!(
+            "kafka-2pc: line {line}: {what}\nEverything before it is in the topic. Mend the line and run the same \
+             command again, or pass such lines over with --on-bad-line skip"
+        );
+    }
+    for id in &summary.hanging {
+        eprintln!(
+            "kafka-2pc: {id} is committed, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+             or --repair-hanging writes the missing marker"
+        );
+    }
+    let object = json!({
+        "records": summary.records,
+        "bytes": summary.bytes,
+        "skipped": summary.skipped,
+        "checkpoints": summary.checkpoints,
+        "resumed": summary.resumed,
+        "aborted": summary.aborted,
+        "hanging": summary.hanging.len(),
+        "finished": summary.finished,
+    });
+    if context.json() {
+        context.print(object.to_string())?;
+    } else if summary.open.is_empty() {
+        context.say(format!("{} records into {topic}, {} checkpoints", summary.records, summary.checkpoints));
+    }
+    let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}

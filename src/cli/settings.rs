@@ -1,0 +1,183 @@
+//! Settings by the names that Kafka gave them: `--set NAME=VALUE` and `--config FILE`.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use super::Usage;
+use crate::{client::ClientConfig, record::Compression, sink::SinkConfig};
+
+type Apply = fn(&mut ClientConfig, &mut SinkConfig, &str) -> Result<(), String>;
+
+/// What is supported.
+const KNOWN: [(&str, Apply); 14] = [
+    ("bootstrap.servers", |c, _, v| {
+        c.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
+        Ok(())
+    }),
+    ("client.id", |c, _, v| {
+        c.client_id = Arc::from(v);
+        Ok(())
+    }),
+    ("request.timeout.ms", |c, _, v| millis(v).map(|d| c.request_timeout = d)),
+    ("socket.connection.setup.timeout.ms", |c, _, v| millis(v).map(|d| c.setup_timeout = d)),
+    ("max.block.ms", |c, _, v| millis(v).map(|d| c.max_block = d)),
+    ("transaction.timeout.ms", |_, s, v| millis(v).map(|d| s.transaction_timeout = d)),
+    ("delivery.timeout.ms", |_, s, v| millis(v).map(|d| s.delivery_timeout = d)),
+    ("linger.ms", |_, s, v| millis(v).map(|d| s.linger = d)),
+    ("batch.size", |_, s, v| bytes(v).map(|n| s.batch_bytes = n)),
+    ("max.request.size", |_, s, v| bytes(v).map(|n| s.request_bytes = n)),
+    ("buffer.memory", |_, s, v| bytes(v).map(|n| s.buffer_bytes = n)),
+    ("compression.type", |_, s, v| compression(v).map(|c| s.compression = c)),
+    ("acks", |_, _, v| fixed(v, &["all", "-1"], "transactions need acks=all")),
+    ("enable.idempotence", |_, _, v| fixed(v, &["true"], "transactions need idempotence")),
+];
+
+/// Names that other clients have and this one has not, with the reason.
+const UNSUPPORTED: [(&str, &str); 8] = [
+    ("security.protocol", "TLS and SASL are not supported yet"),
+    ("ssl.", "TLS is not supported yet"),
+    ("sasl.", "SASL is not supported yet"),
+    ("transactional.id", "ids come from --transactional-id-prefix"),
+    ("max.in.flight.requests.per.connection", "it is 5, which brokers recognise repeats of"),
+    ("partitioner.class", "keys are placed as Kafka's Java client does"),
+    ("key.serializer", "lines are bytes"),
+    ("value.serializer", "lines are bytes"),
+];
+
+/// Applies the file's settings, then the command line's.
+pub(super) fn apply(
+    client: &mut ClientConfig,
+    sink: &mut SinkConfig,
+    file: Option<&Path>,
+    set: &[String],
+) -> Result<(), Usage> {
+    if let Some(path) = file {
+        let name = path.display();
+        let text = fs::read_to_string(path).map_err(|e| Usage(format!("--config {name}: {e}")))?;
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', '!']) {
+                continue;
+            }
+            one(client, sink, line).map_err(|Usage(e)| Usage(format!("{name}, line {}: {e}", at + 1)))?;
+        }
+    }
+    set.iter().try_for_each(|setting| one(client, sink, setting))
+}
+
+fn one(client: &mut ClientConfig, sink: &mut SinkConfig, setting: &str) -> Result<(), Usage> {
+    match setting.split_once('=') {
+        Some((name, value)) => set(client, sink, name.trim(), value.trim()),
+        None => Err(Usage(format!("{setting:?} is not NAME=VALUE"))),
+    }
+}
+
+/// Applies one setting.
+pub(super) fn set(
+    client: &mut ClientConfig,
+    sink: &mut SinkConfig,
+    name: &str,
+    value: &str,
+) -> Result<(), Usage> {
+    if let Some((_, apply)) = KNOWN.iter().find(|(known, _)| *known == name) {
+        return apply(client, sink, value).map_err(|e| Usage(format!("{name}={value}: {e}")));
+    }
+    let matches = |known: &str| name == known || (known.ends_with('.') && name.starts_with(known));
+    if let Some((_, why)) = UNSUPPORTED.iter().find(|(known, _)| matches(known)) {
+        return Err(Usage(format!("{name} is not supported: {why}")));
+    }
+    let nearest = KNOWN.iter().map(|(known, _)| *known).min_by_key(|known| distance(known, name));
+    let nearest = nearest.unwrap_or_default();
+    Err(Usage(format!("{name} is no setting of this program; the nearest one is {nearest}")))
+}
+
+fn millis(value: &str) -> Result<Duration, String> {
+    value.parse().map(Duration::from_millis).map_err(|_| "it must be a number of milliseconds".into())
+}
+
+fn bytes(value: &str) -> Result<usize, String> {
+    let number = value.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "it must be a number of bytes above 0".into())
+}
+
+fn compression(value: &str) -> Result<Compression, String> {
+    match value {
+        "none" => Ok(Compression::None),
+        "lz4" => Ok(Compression::Lz4),
+        _ => Err("none and lz4 are supported".into()),
+    }
+}
+
+fn fixed(value: &str, allowed: &[&str], why: &str) -> Result<(), String> {
+    if allowed.contains(&value) { Ok(()) } else { Err(why.into()) }
+}
+
+/// How many characters must be changed to make one of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configs() -> (ClientConfig, SinkConfig) {
+        (ClientConfig::new("a:1").unwrap(), SinkConfig::new("p").unwrap())
+    }
+
+    fn error(setting: &str) -> String {
+        let (mut c, mut s) = configs();
+        one(&mut c, &mut s, setting).unwrap_err().0
+    }
+
+    #[test]
+    fn every_name_changes_its_setting() {
+        let (mut c, mut s) = configs();
+        for setting in [
+            "bootstrap.servers=b:2",
+            "client.id=me",
+            "request.timeout.ms=1",
+            "socket.connection.setup.timeout.ms=2",
+            "max.block.ms=3",
+            "transaction.timeout.ms=4",
+            "delivery.timeout.ms=5",
+            "linger.ms=6",
+            "batch.size=7",
+            "max.request.size=8",
+            "buffer.memory=9",
+            "compression.type=lz4",
+            "acks=all",
+            "enable.idempotence=true",
+        ] {
+            one(&mut c, &mut s, setting).unwrap();
+        }
+        assert_eq!((&*c.bootstrap[0].0, &*c.client_id), ("b", "me"));
+        let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout];
+        assert_eq!(times.map(|t| t.as_millis()), [1, 2, 3, 4]);
+        assert_eq!((s.delivery_timeout.as_millis(), s.linger.as_millis()), (5, 6));
+        assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
+        assert_eq!(s.compression, Compression::Lz4);
+    }
+
+    #[test]
+    fn what_is_not_supported_says_why_and_what_is_unknown_names_the_nearest() {
+        assert!(error("ssl.truststore.location=x").contains("TLS is not supported yet"));
+        assert!(error("sasl.jaas.config=secret").contains("SASL"));
+        assert!(!error("sasl.jaas.config=secret").contains("secret"));
+        assert!(error("linger=5").contains("linger.ms"));
+        assert!(error("compresion.type=lz4").contains("compression.type"));
+        assert!(error("acks=1").contains("acks=all"));
+        assert!(error("batch.size=none").contains("bytes"));
+        assert!(error("nonsense").contains("NAME=VALUE"));
+    }
+}

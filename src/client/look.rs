@@ -1,0 +1,219 @@
+//! Questions that several machines ask, answered in their words.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Client, ClientError,
+    router::{Purpose, Router},
+};
+use crate::{
+    exchange::{DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts},
+    ids::{NodeId, ProducerId, TopicName, TopicPartition, TransactionalId},
+    net::{CallError, Clock},
+    proto::{
+        backoff::Backoff,
+        recovery::{ListedTransaction, OpenProducer},
+        resume::{Described, PartitionMeta},
+        settle::{OpenTransaction, ProducersSeen},
+        verdict::{self, DescribeProducersVerdict, ListTransactionsVerdict, MetadataVerdict},
+    },
+};
+
+/// Topic ids and leaders, in the order of the question; `None` if no broker answers.
+pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -> Option<Vec<PartitionMeta>> {
+    let mut topics: Vec<TopicName> = partitions.iter().map(|p| p.topic.clone()).collect();
+    topics.sort();
+    topics.dedup();
+    let answer = router.metadata(Some(topics)).await.ok()?;
+    let meta = |p: &TopicPartition| {
+        let Some(topic) = answer.topics.iter().find(|t| t.name == p.topic) else {
+            return PartitionMeta::NotKnown;
+        };
+        match topic.verdict {
+            MetadataVerdict::Known | MetadataVerdict::Leaderless => {
+                let leader = topic.partitions.iter().find(|q| q.index == p.partition).map(|q| q.leader);
+                leader.map_or(PartitionMeta::Missing, |leader| PartitionMeta::Known {
+                    topic_id: topic.id,
+                    leader,
+                })
+            }
+            MetadataVerdict::Missing => PartitionMeta::Missing,
+            MetadataVerdict::Retry
+            | MetadataVerdict::Denied
+            | MetadataVerdict::InvalidName
+            | MetadataVerdict::Rebootstrap
+            | MetadataVerdict::Failed => PartitionMeta::NotKnown,
+        }
+    };
+    Some(partitions.iter().map(meta).collect())
+}
+
+/// What the coordinator says of an id; a coordinator that can't be reached is "try again".
+pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Described {
+    let Ok(Ok(node)) = router.coordinator(id).await else { return Described::Retry };
+    match described_by(router, node, id).await {
+        Some(Described::Relookup) => {
+            router.forget_coordinator(id);
+            Described::Relookup
+        }
+        Some(described) => described,
+        None => Described::Retry,
+    }
+}
+
+/// What this broker says of an id; `None` without an answer.
+pub(crate) async fn described_by(router: &Router, node: NodeId, id: &TransactionalId) -> Option<Described> {
+    let call = DescribeTransactions { transactional_id: id.clone() };
+    match router.ask(node, Purpose::Control, call).await {
+        Ok(described) => Some(facts::described(&described)),
+        // A broker before 3.0 has no such request.
+        Err(CallError::Exchange(_)) => Some(Described::Blind),
+        Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => None,
+    }
+}
+
+/// What the leaders know of the producers of these partitions, in the order of the question; one request each.
+pub(crate) async fn producers(
+    router: &Router,
+    partitions: &[TopicPartition],
+) -> Vec<Option<PartitionProducers>> {
+    let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
+    for partition in partitions {
+        if let Some(node) = router.leader(partition) {
+            by_leader.entry(node).or_default().push(partition.clone());
+        }
+    }
+    let asked = by_leader.into_iter().map(|(node, partitions)| async move {
+        router.ask(node, Purpose::Control, DescribeProducers { partitions }).await.unwrap_or_default()
+    });
+    let answers: Vec<_> = futures::future::join_all(asked).await.into_iter().flatten().collect();
+    partitions.iter().map(|p| answers.iter().find(|a| a.partition == *p).cloned()).collect()
+}
+
+/// What a leader's answer says of one producer id.
+pub(crate) fn seen(answer: Option<&PartitionProducers>, producer_id: ProducerId) -> ProducersSeen {
+    let Some(answer) = answer else { return ProducersSeen::Unavailable };
+    match verdict::describe_producers(0, answer.code) {
+        DescribeProducersVerdict::Described => {}
+        DescribeProducersVerdict::Denied => return ProducersSeen::Denied,
+        DescribeProducersVerdict::RetryAfterMetadata
+        | DescribeProducersVerdict::Retry
+        | DescribeProducersVerdict::Unsupported
+        | DescribeProducersVerdict::Failed => return ProducersSeen::Unavailable,
+    }
+    let ours = answer.producers.iter().find(|p| p.producer_id == producer_id);
+    ours.and_then(|p| p.open()).map_or(ProducersSeen::NothingOpen, ProducersSeen::Open)
+}
+
+impl crate::exchange::OpenProducer {
+    /// The open transaction of this producer here, if it has one.
+    pub(crate) fn open(&self) -> Option<OpenTransaction> {
+        // An epoch is 16 bits wide everywhere but in this answer.
+        let epoch = i16::try_from(self.epoch).unwrap_or(i16::MAX);
+        self.open_since.map(|start_offset| OpenTransaction {
+            start_offset,
+            producer_epoch: crate::ids::ProducerEpoch(epoch),
+            coordinator_epoch: self.coordinator_epoch,
+        })
+    }
+}
+
+impl Client {
+    /// The client's clock.
+    pub(crate) fn clock(&self) -> Clock {
+        self.router.clock
+    }
+
+    /// The finalized level of `transaction.version`.
+    pub(crate) async fn transaction_level(&self) -> Result<i16, ClientError> {
+        self.router.metadata(Some(Vec::new())).await?;
+        let mut last = "no broker is known".to_owned();
+        for node in self.router.nodes() {
+            match self.router.profile(node).await {
+                Ok(profile) => return Ok(profile.transaction_version.level()),
+                Err(e) => last = e.to_string(),
+            }
+        }
+        Err(ClientError::Unreachable(last))
+    }
+
+    /// Every broker's transactions that match one of the patterns, and how many brokers did not tell.
+    pub(crate) async fn list_for_recovery(&self, patterns: &[String]) -> (Vec<ListedTransaction>, usize) {
+        // Without fresh metadata a broker that came back is not asked.
+        _ = self.router.metadata(Some(Vec::new())).await;
+        let pattern = patterns.iter().map(|p| format!("({p})")).collect::<Vec<_>>().join("|");
+        let asked = self.router.nodes().into_iter().map(|node| self.list_one(node, &pattern));
+        let mut listed = Vec::new();
+        let mut silent = 0;
+        for answer in futures::future::join_all(asked).await {
+            match answer {
+                Some(transactions) => listed.extend(transactions),
+                None => silent += 1,
+            }
+        }
+        (listed, silent)
+    }
+
+    async fn list_one(&self, node: NodeId, pattern: &str) -> Option<Vec<ListedTransaction>> {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
+        for _ in 0..20 {
+            let call = ListTransactions { states: Vec::new(), pattern: Some(pattern.to_owned()) };
+            match self.router.ask(node, Purpose::Control, call).await {
+                Ok(Ok(listed)) => {
+                    let line = |l: crate::exchange::Listed| ListedTransaction {
+                        transactional_id: l.transactional_id,
+                        producer_id: l.producer_id,
+                        state: l.state,
+                    };
+                    return Some(listed.into_iter().map(line).collect());
+                }
+                Ok(Err(code)) => match verdict::list_transactions(0, code) {
+                    ListTransactionsVerdict::Retry => {}
+                    ListTransactionsVerdict::Listed
+                    | ListTransactionsVerdict::BadPattern
+                    | ListTransactionsVerdict::Denied
+                    | ListTransactionsVerdict::Unsupported
+                    | ListTransactionsVerdict::Failed => return None,
+                },
+                Err(CallError::Exchange(_)) => return None,
+                Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => {}
+            }
+            tokio::time::sleep(backoff.next_wait()).await;
+        }
+        None
+    }
+
+    /// Every open transaction on these partitions; `None` if one of them can't be looked at.
+    pub(crate) async fn open_producers(&self, asked: &[TopicPartition]) -> Option<Vec<OpenProducer>> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1), Clock::seed());
+        for _ in 0..8 {
+            _ = partitions(&self.router, asked).await;
+            let answers = producers(&self.router, asked).await;
+            let whole: Option<Vec<_>> = answers.into_iter().collect();
+            let whole = whole.filter(|all| all.iter().all(|a| a.code.is_none()));
+            if let Some(answers) = whole {
+                return Some(answers.iter().flat_map(|a| self.open_in(a)).collect());
+            }
+            tokio::time::sleep(backoff.next_wait()).await;
+        }
+        None
+    }
+
+    fn open_in(&self, answer: &PartitionProducers) -> Vec<OpenProducer> {
+        let topic_id = self.router.topic_id(&answer.partition.topic);
+        let open = answer.producers.iter().filter_map(|p| {
+            Some(OpenProducer {
+                partition: answer.partition.clone(),
+                topic_id,
+                producer_id: p.producer_id,
+                open: p.open()?,
+            })
+        });
+        open.collect()
+    }
+
+    /// What the coordinator says of an id.
+    pub(crate) async fn describe_for_recovery(&self, id: &TransactionalId) -> Described {
+        described(&self.router, id).await
+    }
+}

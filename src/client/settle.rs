@@ -1,0 +1,66 @@
+//! Has a decision reached every partition?
+
+use std::{sync::Arc, time::Duration};
+
+use super::{look, router::Router};
+use crate::{
+    ids::TopicPartition,
+    net::Clock,
+    proto::resume::PartitionMeta,
+    proto::settle::{Settle, SettleEffect, SettleError, SettleInput, SettleTarget, Settled},
+};
+
+/// Waits until the marker of a decision is on every partition, or is known to be missing for good.
+pub(crate) async fn settle(
+    router: &Arc<Router>,
+    target: SettleTarget,
+    patience: Duration,
+) -> Result<Settled, SettleError> {
+    let clock = router.clock;
+    let partitions: Vec<TopicPartition> = target.partitions.iter().map(|p| p.partition.clone()).collect();
+    let mut machine = Settle::new(clock.now(), target, patience, Clock::seed());
+    loop {
+        let mut input = None;
+        while let Some(effect) = machine.poll_effect() {
+            input = Some(answer(router, machine.target(), &partitions, effect).await);
+        }
+        if let Some(result) = machine.result() {
+            return result.clone();
+        }
+        let input = match input {
+            Some(input) => input,
+            None => {
+                clock.sleep_until(machine.next_deadline()).await;
+                SettleInput::Tick
+            }
+        };
+        // One effect is under way at a time, so its answer is always asked for.
+        _ = machine.handle(clock.now(), input);
+    }
+}
+
+async fn answer(
+    router: &Arc<Router>,
+    target: &SettleTarget,
+    partitions: &[TopicPartition],
+    effect: SettleEffect,
+) -> SettleInput {
+    let chosen = |places: &[usize]| -> Vec<TopicPartition> {
+        places.iter().filter_map(|at| partitions.get(*at).cloned()).collect()
+    };
+    match effect {
+        SettleEffect::CheckTopics(places) => {
+            let metas = look::partitions(router, &chosen(&places)).await;
+            // Without an answer nothing is known, and the machine looks again later.
+            SettleInput::Topics(metas.unwrap_or_else(|| vec![PartitionMeta::NotKnown; places.len()]))
+        }
+        SettleEffect::DescribeProducers(places) => {
+            let answers = look::producers(router, &chosen(&places)).await;
+            let producer_id = target.identity.producer_id;
+            SettleInput::Producers(answers.iter().map(|a| look::seen(a.as_ref(), producer_id)).collect())
+        }
+        SettleEffect::DescribeTransaction => {
+            SettleInput::Described(look::described(router, &target.transactional_id).await)
+        }
+    }
+}

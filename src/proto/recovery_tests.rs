@@ -1,0 +1,286 @@
+use super::*;
+use crate::{
+    ids::ProducerEpoch,
+    proto::naming::{Naming, Ownership},
+};
+
+fn committable(id: &str, producer_id: i64) -> Committable {
+    Committable {
+        transactional_id: TransactionalId::new(id),
+        identity: Identity::new(producer_id, 3),
+        end_txn_version: Some(5),
+        start_ms: Some(1),
+        timeout_ms: None,
+        deadline_ms: None,
+        cluster_id: None,
+        partitions: vec![],
+    }
+}
+
+fn restored(committables: Vec<(Committable, CommitStatus)>) -> Restored {
+    let prefix = IdPrefix::new("job").unwrap();
+    let writer = WriterState {
+        naming: Naming::Pooled,
+        prefix: prefix.clone(),
+        former_prefixes: vec![IdPrefix::new("old").unwrap()],
+        ownership: Ownership::new(0, 2).unwrap(),
+        active: vec![],
+        retired: vec![],
+    };
+    Restored { committables, writer, prefix, level: 2 }
+}
+
+fn listed(id: &str, producer_id: i64, state: CoordinatorState) -> ListedTransaction {
+    ListedTransaction {
+        transactional_id: TransactionalId::new(id),
+        producer_id: ProducerId(producer_id),
+        state,
+    }
+}
+
+fn list(transactions: Vec<ListedTransaction>) -> RecoveryInput {
+    RecoveryInput::Listed { transactions, silent_brokers: 0 }
+}
+
+fn ids(names: &[&str]) -> Vec<TransactionalId> {
+    names.iter().map(|n| TransactionalId::new(*n)).collect()
+}
+
+fn view(state: CoordinatorState, producer_id: i64, epoch: i16) -> Described {
+    Described::Transaction(TransactionView {
+        state,
+        start_ms: 1,
+        identity: Identity::new(producer_id, epoch),
+        partitions: vec![TopicPartition::new("t", 0)],
+    })
+}
+
+fn open(producer_id: i64, epoch: i16) -> OpenProducer {
+    OpenProducer {
+        partition: TopicPartition::new("t", 1),
+        topic_id: TopicId([1; 16]),
+        producer_id: ProducerId(producer_id),
+        open: OpenTransaction { start_offset: 8, producer_epoch: ProducerEpoch(epoch), coordinator_epoch: 0 },
+    }
+}
+
+/// Gives facts one after the other and tells the effects that followed each.
+fn run(recovery: &mut Recovery, facts: Vec<RecoveryInput>) -> Vec<RecoveryEffect> {
+    let mut effects: Vec<_> = std::iter::from_fn(|| recovery.poll_effect()).collect();
+    for fact in facts {
+        recovery.handle(Moment(0), fact).unwrap();
+        effects.extend(std::iter::from_fn(|| recovery.poll_effect()));
+    }
+    effects
+}
+
+fn result(recovery: &Recovery) -> &Recovered {
+    recovery.result().expect("it is done").as_ref().expect("the writer may begin")
+}
+
+#[test]
+fn commits_come_first_then_leftovers_and_only_then_the_writer() {
+    use CoordinatorState as S;
+    let pending = committable("job-0-0", 1);
+    let mut recovery = Recovery::new(restored(vec![
+        (pending.clone(), CommitStatus::Pending),
+        (committable("job-0-1", 2), CommitStatus::Decided(Decision::Commit)),
+    ]));
+    let effects = run(
+        &mut recovery,
+        vec![
+            RecoveryInput::Committed(vec![CommitAnswer::Committed]),
+            list(vec![
+                listed("job-0-0", 1, S::CompleteCommit),
+                listed("job-0-1", 2, S::CompleteCommit),
+                listed("job-0-2", 3, S::Ongoing),
+                listed("job-1-0", 4, S::Ongoing),
+                listed("job-2-0", 5, S::Ongoing),
+                listed("old-0-0", 6, S::Ongoing),
+                listed("job-x-0-0", 7, S::Ongoing),
+                listed("jobs-0-0", 8, S::Ongoing),
+            ]),
+            RecoveryInput::Open(Some(vec![open(3, 3)])),
+            RecoveryInput::Described(vec![
+                view(S::Ongoing, 3, 3),
+                view(S::Ongoing, 5, 0),
+                view(S::PrepareAbort, 6, 1),
+            ]),
+            RecoveryInput::Fenced(vec![FenceAnswer::Fenced; 3]),
+        ],
+    );
+    let leftovers = ids(&["job-0-2", "job-2-0", "old-0-0"]);
+    assert_eq!(effects[0], RecoveryEffect::Commit(vec![pending]));
+    let patterns = vec!["job-[0-9]+-[0-9]+".to_owned(), "old-[0-9]+-[0-9]+".to_owned()];
+    assert_eq!(effects[1], RecoveryEffect::List { patterns });
+    assert_eq!(effects[2], RecoveryEffect::LookForOpen);
+    assert_eq!(effects[3], RecoveryEffect::Describe(leftovers.clone()));
+    assert_eq!(effects[4], RecoveryEffect::Fence(leftovers.clone()));
+    let RecoveryEffect::Settle(targets) = &effects[5] else { panic!() };
+    assert_eq!(targets[0].partitions.len(), 2);
+    assert!(targets.iter().flat_map(|t| &t.partitions).all(|p| p.offset.is_none()));
+    run(&mut recovery, vec![RecoveryInput::Settled(vec![Ok(Settled::default()); 3])]);
+    assert_eq!(result(&recovery).aborted, leftovers);
+}
+
+#[test]
+fn nothing_is_fenced_before_every_commit_is_known() {
+    let mut recovery = Recovery::new(restored(vec![(committable("job-0-0", 1), CommitStatus::Pending)]));
+    let effects = run(&mut recovery, vec![RecoveryInput::Committed(vec![CommitAnswer::Failed])]);
+    assert_eq!(effects.len(), 1);
+    let failed = RecoveryError::NotCommitted(ids(&["job-0-0"]));
+    assert_eq!(recovery.result(), Some(&Err(failed)));
+}
+
+#[test]
+fn a_newer_open_transaction_under_a_committed_id_is_a_leftover() {
+    use CoordinatorState as S;
+    let pending = (committable("job-0-0", 1), CommitStatus::Pending);
+    let run_with = |epoch| {
+        let mut recovery = Recovery::new(restored(vec![pending.clone()]));
+        run(
+            &mut recovery,
+            vec![
+                RecoveryInput::Committed(vec![CommitAnswer::GivenUp]),
+                list(vec![listed("job-0-0", 1, S::Ongoing)]),
+                RecoveryInput::Open(Some(vec![])),
+                RecoveryInput::Described(vec![view(S::Ongoing, 1, epoch)]),
+            ],
+        )
+        .pop()
+    };
+    assert_eq!(run_with(5), Some(RecoveryEffect::Fence(ids(&["job-0-0"]))));
+    // The committable's own transaction is never fenced.
+    assert_eq!(run_with(3), Some(RecoveryEffect::Describe(ids(&["job-0-0"]))));
+}
+
+#[test]
+fn an_id_that_is_done_while_a_partition_is_open_is_neither_fenced_nor_used() {
+    use CoordinatorState as S;
+    let run_with = |state, epoch, opens| {
+        let mut recovery = Recovery::new(restored(vec![]));
+        run(
+            &mut recovery,
+            vec![
+                list(vec![listed("job-0-0", 1, state)]),
+                RecoveryInput::Open(Some(opens)),
+                RecoveryInput::Described(vec![view(state, 1, epoch)]),
+            ],
+        );
+        result(&recovery).clone()
+    };
+    let proven = run_with(S::CompleteCommit, 4, vec![open(1, 3)]);
+    assert_eq!(proven.retired.len(), 1);
+    assert_eq!(
+        (proven.retired[0].decision, proven.retired[0].identity),
+        (Decision::Commit, Identity::new(1, 3))
+    );
+    let aborted = run_with(S::CompleteAbort, 4, vec![open(1, 3)]);
+    assert_eq!(aborted.retired[0].decision, Decision::Abort);
+    for (state, epoch) in [(S::Empty, 4), (S::CompleteCommit, 6)] {
+        let unknown = run_with(state, epoch, vec![open(1, 3)]);
+        assert_eq!(unknown.avoid, ids(&["job-0-0"]).into_iter().collect());
+        assert_eq!(unknown.retired, []);
+    }
+    let mixed = run_with(S::CompleteCommit, 4, vec![open(1, 3), open(1, 2)]);
+    assert_eq!(mixed.avoid.len(), 1);
+}
+
+#[test]
+fn an_id_that_is_done_and_holds_nothing_is_free() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    let listing = list(vec![listed("job-0-0", 1, CoordinatorState::CompleteAbort)]);
+    run(&mut recovery, vec![listing, RecoveryInput::Open(Some(vec![open(2, 0)]))]);
+    assert_eq!(result(&recovery), &Recovered::default());
+}
+
+#[test]
+fn a_lost_abort_marker_retires_the_id() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    let hanging = CommittedButHanging {
+        transactional_id: TransactionalId::new("job-0-0"),
+        identity: Identity::new(1, 3),
+        decision: Decision::Abort,
+        by: None,
+        partitions: vec![],
+    };
+    run(
+        &mut recovery,
+        vec![
+            list(vec![listed("job-0-0", 1, CoordinatorState::Ongoing)]),
+            RecoveryInput::Open(Some(vec![open(1, 3)])),
+            RecoveryInput::Described(vec![view(CoordinatorState::Ongoing, 1, 3)]),
+            RecoveryInput::Fenced(vec![FenceAnswer::Fenced]),
+            RecoveryInput::Settled(vec![Err(SettleError::Hanging(Box::new(hanging.clone())))]),
+        ],
+    );
+    assert_eq!(result(&recovery).retired, [hanging]);
+    assert_eq!(result(&recovery).aborted, []);
+}
+
+#[test]
+fn retired_ids_stay_untouched() {
+    let mut state = restored(vec![]);
+    let hanging = CommittedButHanging {
+        transactional_id: TransactionalId::new("job-0-0"),
+        identity: Identity::new(1, 3),
+        decision: Decision::Commit,
+        by: None,
+        partitions: vec![],
+    };
+    state.writer.retired = vec![hanging.clone()];
+    let mut recovery = Recovery::new(state);
+    let listing = list(vec![listed("job-0-0", 1, CoordinatorState::Ongoing)]);
+    let effects = run(&mut recovery, vec![listing, RecoveryInput::Open(Some(vec![open(1, 3)]))]);
+    assert_eq!(effects.last(), Some(&RecoveryEffect::LookForOpen));
+    assert_eq!(result(&recovery).retired, [hanging]);
+}
+
+#[test]
+fn what_was_written_at_the_checkpoint_is_looked_at_even_when_hidden() {
+    let mut state = restored(vec![]);
+    state.writer.active = ids(&["job-0-2"]);
+    let mut recovery = Recovery::new(state);
+    let effects = run(&mut recovery, vec![list(vec![]), RecoveryInput::Open(Some(vec![]))]);
+    assert_eq!(effects.last(), Some(&RecoveryEffect::Describe(ids(&["job-0-2"]))));
+    run(&mut recovery, vec![RecoveryInput::Described(vec![Described::NotFound])]);
+    assert_eq!(result(&recovery), &Recovered::default());
+}
+
+#[test]
+fn blindness_is_told_and_used_ids_are_avoided() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    let transactions = vec![
+        listed("job-0-0", 1, CoordinatorState::Ongoing),
+        listed("job-0-1", 2, CoordinatorState::CompleteCommit),
+    ];
+    run(
+        &mut recovery,
+        vec![
+            RecoveryInput::Listed { transactions, silent_brokers: 1 },
+            RecoveryInput::Open(None),
+            RecoveryInput::Described(vec![Described::Blind]),
+        ],
+    );
+    let recovered = result(&recovery);
+    assert_eq!(recovered.avoid, ids(&["job-0-0", "job-0-1"]).into_iter().collect());
+    let id = TransactionalId::new("job-0-0");
+    let told = [Blindness::SilentBrokers(1), Blindness::OpenTransactions, Blindness::Id(id)];
+    assert_eq!(recovered.blind, told);
+}
+
+#[test]
+fn a_leftover_that_cannot_be_fenced_stops_the_start() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    run(
+        &mut recovery,
+        vec![
+            list(vec![listed("job-0-0", 1, CoordinatorState::Ongoing)]),
+            RecoveryInput::Open(Some(vec![])),
+            RecoveryInput::Described(vec![view(CoordinatorState::Ongoing, 1, 3)]),
+            RecoveryInput::Fenced(vec![FenceAnswer::Failed]),
+        ],
+    );
+    assert_eq!(recovery.result(), Some(&Err(RecoveryError::NotFenced(ids(&["job-0-0"])))));
+    assert_eq!(recovery.handle(Moment(0), list(vec![])), Err(Misuse));
+}

@@ -1,0 +1,90 @@
+//! Outcomes in words.
+
+use std::fmt::Write;
+
+use super::outcome::{CoordinatorSaw, Evidence, LossCause, Outcome};
+
+impl Outcome {
+    /// The outcome as an operator wants to read it, with what proves it.
+    #[must_use]
+    pub fn story(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        _ = match self {
+            Self::Committed => write!(text, "committed"),
+            Self::AlreadyCommitted(evidence) => {
+                write!(text, "already committed ({})", evidence.story())
+            }
+            Self::Aborted => write!(text, "aborted"),
+            Self::Lost { partitions, cause } => {
+                _ = write!(text, "LOST: {}", cause.story());
+                for p in partitions {
+                    _ = write!(text, "; {} offset {} ({} records)", p.partition, p.offset, p.records);
+                }
+                Ok(())
+            }
+            Self::Undecidable(why) => {
+                _ = write!(text, "undecidable: {}", why.coordinator.story());
+                for (partition, verdict) in &why.partitions {
+                    _ = write!(text, "; {partition}: {verdict:?}");
+                }
+                Ok(())
+            }
+        };
+        text
+    }
+}
+
+impl Evidence {
+    /// What proves the commit.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match self {
+            Self::Coordinator(view) => {
+                format!("the coordinator shows this transaction in state {}", view.state.name())
+            }
+            Self::Log { proven_by } => {
+                let names: Vec<_> = proven_by.iter().map(ToString::to_string).collect();
+                format!("its commit marker is in the log of {}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl LossCause {
+    /// Who aborted it, as far as is known.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match self {
+            Self::AbortedOnRequest(view) => {
+                format!("aborted by a request; the coordinator shows {}", view.state.name())
+            }
+            Self::FencedOrTimedOut(view) => format!(
+                "aborted by its timeout or by another owner of the id; the coordinator shows {}",
+                view.state.name()
+            ),
+            Self::Log(markers) => {
+                let names: Vec<_> = markers.iter().map(|(p, _)| p.to_string()).collect();
+                format!("an abort marker ends it in the log of {}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl CoordinatorSaw {
+    /// What the coordinator knew.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match self {
+            Self::Another(view) => {
+                format!(
+                    "the coordinator shows another transaction ({}, {})",
+                    view.identity,
+                    view.state.name()
+                )
+            }
+            Self::NotFound => "the coordinator does not know the id".into(),
+            Self::Blind => "the coordinator may not or can't be asked".into(),
+        }
+    }
+}

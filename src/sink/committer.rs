@@ -1,0 +1,87 @@
+//! Commits what was prepared, by whomever.
+
+use std::sync::Arc;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use super::config::SinkConfig;
+use crate::{
+    client::{Client, Resumed},
+    proto::{
+        committable::Committable,
+        resume::{CommitError, Decision, First},
+        settle::{SettleError, SettleTarget, Settled},
+    },
+};
+
+impl Committed {
+    /// What became of it, for people.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match &self.result {
+            Ok(resumed) => resumed.outcome.story(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Commits the committables of completed checkpoints. Clones share the client's connections.
+#[derive(Debug, Clone)]
+pub struct Committer {
+    client: Client,
+    config: Arc<SinkConfig>,
+}
+
+/// What became of one committable.
+#[derive(Debug)]
+pub struct Committed {
+    /// The committable.
+    pub committable: Committable,
+    /// Its outcome, or why there is none yet.
+    pub result: Result<Resumed, CommitError>,
+}
+
+impl Committer {
+    /// A committer.
+    #[must_use]
+    pub fn new(client: Client, config: Arc<SinkConfig>) -> Self {
+        Self { client, config }
+    }
+
+    /// Commits each, side by side, without InitProducerId, and proves the outcome where the broker's answer is
+    /// ambiguous. Committing again is harmless.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was sent is decided by the broker in any case; commit again to learn how.
+    pub async fn commit(&self, committables: Vec<Committable>) -> Vec<Committed> {
+        let all: FuturesUnordered<_> =
+            committables.into_iter().map(|c| self.commit_one(c, First::EndTxn)).collect();
+        all.collect().await
+    }
+
+    /// Commits one; `first` says whether its state is asked for before.
+    ///
+    /// # Cancel safety
+    /// As for [`commit`](Self::commit).
+    pub async fn commit_one(&self, committable: Committable, first: First) -> Committed {
+        let resume = self.client.resume(committable.clone()).first(first).leaderless(self.config.leaderless);
+        let resume = match self.config.commit_timeout {
+            Some(timeout) => resume.timeout(timeout),
+            None => resume,
+        };
+        Committed { result: resume.commit().await, committable }
+    }
+
+    /// Waits until the commit is on every partition: the answer to a commit proves the decision, not that readers
+    /// see the records.
+    ///
+    /// # Errors
+    /// [`SettleError`]; above all [`SettleError::Hanging`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settle(&self, committable: &Committable) -> Result<Settled, SettleError> {
+        let target = SettleTarget::of(committable, Decision::Commit);
+        self.client.settle(target, self.config.settle_timeout).await
+    }
+}

@@ -1,0 +1,150 @@
+//! Settings of a sink.
+
+use std::time::Duration;
+
+use crate::{
+    proto::{
+        naming::{IdPrefix, Naming, NamingError},
+        pool::DEFAULT_SLOTS,
+        resume::Leaderless,
+        settle::SETTLE_PATIENCE,
+    },
+    record::Compression,
+};
+
+/// Settings of a sink's writers and committers, each with Kafka's or Flink's name.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SinkConfig {
+    /// `transactional.id.prefix`: ids are `prefix-subtask-number`. Two jobs must never share one.
+    pub prefix: IdPrefix,
+    /// How ids are named and leftovers found. Default: pooled.
+    pub naming: Naming,
+    /// How many transactions of one writer may be open, prepared or not yet settled. Default 4.
+    pub slots: usize,
+    /// `transaction.timeout.ms`. Default 900 s, which is what brokers allow unless told otherwise.
+    pub transaction_timeout: Duration,
+    /// How long checkpoints are expected to be apart.
+    pub checkpoint_interval: Duration,
+    /// How long job and brokers may be away without losing what is prepared. Default 5 min. Zero is allowed.
+    pub tolerated_outage: Duration,
+    /// `delivery.timeout.ms`. Default 120 s.
+    pub delivery_timeout: Duration,
+    /// `linger.ms`. Default 5 ms.
+    pub linger: Duration,
+    /// `batch.size` in bytes. Default 128 KiB.
+    pub batch_bytes: usize,
+    /// `max.request.size` in bytes. Default 1 MiB.
+    pub request_bytes: usize,
+    /// `buffer.memory` in bytes. Default 32 MiB.
+    pub buffer_bytes: usize,
+    /// `compression.type`. Default none.
+    pub compression: Compression,
+    /// What a commit does while a partition has no leader. Default: wait for one.
+    pub leaderless: Leaderless,
+    /// How long a commit is tried before it is pending. Default: until the transaction's deadline and a minute.
+    pub commit_timeout: Option<Duration>,
+    /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
+    pub settle_timeout: Duration,
+}
+
+/// A configuration that would lose data.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkConfigError {
+    /// The prefix is not usable.
+    #[error(transparent)]
+    Prefix(#[from] NamingError),
+    /// A prepared transaction could be aborted by its timeout in normal operation.
+    #[error(
+        "transaction.timeout.ms = {} is shorter than a checkpoint interval of {interval:?} and a tolerated outage of \
+         {outage:?} together: raise the timeout, or lower one of the others",
+        timeout.as_millis()
+    )]
+    TimeoutTooShort {
+        /// `transaction.timeout.ms`.
+        timeout: Duration,
+        /// The checkpoint interval.
+        interval: Duration,
+        /// The tolerated outage.
+        outage: Duration,
+    },
+    /// A value is out of its range.
+    #[error("{name} = {value}: {why}")]
+    OutOfRange {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl SinkConfig {
+    /// Defaults for everything but the prefix.
+    ///
+    /// # Errors
+    /// [`SinkConfigError::Prefix`].
+    pub fn new(prefix: &str) -> Result<Self, SinkConfigError> {
+        Ok(Self {
+            prefix: IdPrefix::new(prefix)?,
+            naming: Naming::Pooled,
+            slots: DEFAULT_SLOTS,
+            transaction_timeout: Duration::from_secs(900),
+            checkpoint_interval: Duration::from_secs(1),
+            tolerated_outage: Duration::from_secs(300),
+            delivery_timeout: Duration::from_secs(120),
+            linger: Duration::from_millis(5),
+            batch_bytes: 128 * 1024,
+            request_bytes: 1 << 20,
+            buffer_bytes: 32 << 20,
+            compression: Compression::None,
+            leaderless: Leaderless::Wait,
+            commit_timeout: None,
+            settle_timeout: SETTLE_PATIENCE,
+        })
+    }
+
+    /// Refuses what can't work.
+    ///
+    /// # Errors
+    /// [`SinkConfigError`].
+    pub fn validate(&self) -> Result<(), SinkConfigError> {
+        let (timeout, interval, outage) =
+            (self.transaction_timeout, self.checkpoint_interval, self.tolerated_outage);
+        let range = |name, value: String, why| Err(SinkConfigError::OutOfRange { name, value, why });
+        if timeout.is_zero() || timeout.as_millis() >= i32::MAX as u128 {
+            // The largest value means "never" to a broker (KIP-939).
+            let value = timeout.as_millis().to_string();
+            return range("transaction.timeout.ms", value, "it must be between 1 and 2147483646");
+        }
+        if self.slots < 2 {
+            return range(
+                "slots",
+                self.slots.to_string(),
+                "one transaction is written while one is committed",
+            );
+        }
+        if interval + outage > timeout {
+            return Err(SinkConfigError::TimeoutTooShort { timeout, interval, outage });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_that_an_outage_would_pass_is_refused() {
+        let config = SinkConfig::new("job").unwrap();
+        config.validate().unwrap();
+        let short = SinkConfig { transaction_timeout: Duration::from_secs(10), ..config.clone() };
+        assert!(matches!(short.validate(), Err(SinkConfigError::TimeoutTooShort { .. })));
+        SinkConfig { tolerated_outage: Duration::ZERO, ..short }.validate().unwrap();
+        let never = SinkConfig { transaction_timeout: Duration::from_millis(2_147_483_647), ..config };
+        assert!(matches!(never.validate(), Err(SinkConfigError::OutOfRange { .. })));
+    }
+}

@@ -1,0 +1,262 @@
+//! Writes records into transactions, one after the other, and prepares each at a checkpoint.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::config::SinkConfig;
+use crate::{
+    client::{Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer},
+    ids::{Identity, TransactionalId},
+    proto::{
+        cause::Cause,
+        committable::Committable,
+        pool::{Pool, PoolExhausted, Slot, SlotState, WriterState},
+        resume::Outcome,
+        settle::CommittedButHanging,
+    },
+    record::RecordRef,
+};
+
+/// The writer of one subtask.
+///
+/// Dropping it aborts the open transaction in the background, and leaves prepared ones alone.
+#[derive(Debug)]
+pub struct SinkWriter {
+    client: Client,
+    config: Arc<SinkConfig>,
+    pool: Pool,
+    checkpoint: u64,
+    current: Option<Current>,
+    /// Producers of ids that were used and may be used again.
+    idle: HashMap<Slot, TransactionalProducer>,
+    /// Pairs that ids can go on with whose slot is not free yet.
+    pairs: HashMap<Slot, Pair>,
+}
+
+#[derive(Debug)]
+struct Current {
+    slot: Slot,
+    transaction: Transaction,
+    records: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Pair {
+    Returned(Identity),
+    Used(Identity),
+}
+
+/// A record was not written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Every transactional id is in use: older checkpoints are not committed yet. Try again after a commit.
+    #[error(transparent)]
+    Exhausted(#[from] PoolExhausted),
+    /// The record or the transaction is at fault.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
+impl WriteError {
+    /// True when waiting for a commit helps.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Exhausted(_))
+    }
+}
+
+/// A checkpoint was not prepared. The transaction is aborted in the background, and its records must be written
+/// again.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("checkpoint {checkpoint}: {source}")]
+pub struct PrepareCommitError {
+    /// The checkpoint.
+    pub checkpoint: u64,
+    /// Why.
+    #[source]
+    pub source: PrepareError,
+}
+
+impl SinkWriter {
+    /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
+    pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
+        Self { client, config, pool, checkpoint, current: None, idle: HashMap::new(), pairs: HashMap::new() }
+    }
+
+    /// Takes a record; waits while the memory for unacknowledged records is full.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the record was not taken.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped while it is pending has not taken the record.
+    pub async fn write(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<(), WriteError> {
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => self.open()?,
+        };
+        current.transaction.send(topic, partition, record).await?;
+        current.records += 1;
+        Ok(())
+    }
+
+    /// Sends what has waited longer than `linger.ms`. Call it now and then when no records come.
+    ///
+    /// # Errors
+    /// [`WriteError::Send`] if the transaction must be aborted.
+    pub fn tick(&mut self) -> Result<(), WriteError> {
+        match &mut self.current {
+            Some(current) => Ok(current.transaction.tick()?),
+            None => Ok(()),
+        }
+    }
+
+    /// True when the next record would find no free transactional id.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.current.is_none() && self.pool.clone().take(self.checkpoint + 1).is_err()
+    }
+
+    /// How many records the open transaction holds.
+    #[must_use]
+    pub fn open_records(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.records)
+    }
+
+    /// Flushes, and freezes the transaction as a committable of `checkpoint`; `None` if nothing was written since
+    /// the last one. The next record goes into another transaction.
+    ///
+    /// # Errors
+    /// [`PrepareCommitError`]: the checkpoint must be declined.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel safe: a transaction whose committable was not seen is a leftover, and recovery aborts it.
+    pub async fn prepare_commit(
+        &mut self,
+        checkpoint: u64,
+    ) -> Result<Option<Committable>, PrepareCommitError> {
+        self.checkpoint = checkpoint;
+        let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(None) };
+        match transaction.prepare().await {
+            Ok(Prepared::Empty(producer)) => {
+                // An id that was never used is free at once, with its identity.
+                self.idle.insert(slot, producer);
+                _ = self.pool.unused(slot);
+                Ok(None)
+            }
+            Ok(Prepared::Ready(committable)) => {
+                _ = self.pool.prepared(slot, checkpoint);
+                Ok(Some(committable))
+            }
+            Err(source) => Err(PrepareCommitError { checkpoint, source }),
+        }
+    }
+
+    /// What a checkpoint keeps of this writer.
+    #[must_use]
+    pub fn snapshot(&self) -> WriterState {
+        self.pool.state_to_keep()
+    }
+
+    /// A committer got its answer for one of this writer's transactions.
+    pub fn decided(&mut self, committable: &Committable, resumed: &Resumed) {
+        let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
+        _ = self.pool.decided(slot);
+        let older = committable.end_txn_version.is_some_and(|version| version < 5);
+        let pair = match (&resumed.outcome, resumed.next) {
+            (_, Some(next)) => Some(Pair::Returned(next)),
+            (Outcome::Committed, None) if older => Some(Pair::Used(committable.identity)),
+            // Where evidence had to tell, the id may have moved on: it is taken over anew.
+            (_, None) => None,
+        };
+        self.pairs.extend(pair.map(|pair| (slot, pair)));
+    }
+
+    /// The decision for this id is on every partition.
+    pub fn settled(&mut self, id: &TransactionalId) {
+        if let Some(slot) = self.pool.slot(id) {
+            _ = self.pool.settled(slot);
+        }
+    }
+
+    /// The decision for this id hangs: the id is never used again.
+    pub fn retire(&mut self, hanging: CommittedButHanging) {
+        if let Some(slot) = self.pool.slot(&hanging.transactional_id) {
+            _ = self.pool.retire(slot, hanging);
+        }
+    }
+
+    /// Whether the decision for this id is settled can't be known: the id is not used again by this writer.
+    pub fn avoid(&mut self, id: &TransactionalId) {
+        if let Some(slot) = self.pool.slot(id) {
+            self.pool.adopt(slot, SlotState::Avoided);
+        }
+    }
+
+    /// A checkpoint is durable that lists exactly these transactional ids.
+    pub fn durable(&mut self, listed: &BTreeSet<TransactionalId>) {
+        self.pool.durable(listed);
+        self.idle.retain(|slot, _| self.pool.state(*slot).is_none());
+    }
+
+    /// The state of every slot in use, for metrics.
+    pub fn slots(&self) -> impl Iterator<Item = (Slot, &SlotState)> {
+        self.pool.slots()
+    }
+
+    /// Aborts the open transaction and waits for that.
+    ///
+    /// # Errors
+    /// The cause if it could not be carried out; the broker does it after the timeout then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the abort.
+    pub async fn abort(&mut self) -> Result<(), Cause> {
+        let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(()) };
+        match transaction.abort().await {
+            Ok(_) => {
+                // Whether its markers are written is looked at before the id is used again: by recovery.
+                _ = self.pool.decided(slot);
+                Ok(())
+            }
+            Err(e) => Err(Cause::new(crate::proto::cause::CauseKind::Unreachable, e.to_string())),
+        }
+    }
+
+    fn open(&mut self) -> Result<&mut Current, WriteError> {
+        let slot = self.pool.take(self.checkpoint + 1)?;
+        let producer = self.producer(slot);
+        let current = Current { slot, transaction: producer.begin(), records: 0 };
+        Ok(self.current.insert(current))
+    }
+
+    fn producer(&mut self, slot: Slot) -> TransactionalProducer {
+        if let Some(producer) = self.idle.remove(&slot) {
+            return producer;
+        }
+        let config = &self.config;
+        let builder = self
+            .client
+            .transactional_producer(self.pool.id(slot))
+            .transaction_timeout(config.transaction_timeout)
+            .delivery_timeout(config.delivery_timeout)
+            .linger(config.linger)
+            .batch_size(config.batch_bytes)
+            .max_request_size(config.request_bytes)
+            .buffer_memory(config.buffer_bytes)
+            .compression(config.compression);
+        match self.pairs.remove(&slot) {
+            Some(Pair::Returned(identity)) => builder.returned(identity),
+            Some(Pair::Used(identity)) => builder.used(identity),
+            None => builder.lazy(),
+        }
+    }
+}
