@@ -4,6 +4,7 @@
 use std::{error::Error, time::Duration};
 
 use futures::StreamExt;
+use kafka_2pc::broker::Api;
 use kafka_2pc::{
     broker::{Broker, BrokerConfig, Fault, Reaction},
     client::{

@@ -1,13 +1,15 @@
 //! Real Apache Kafka in tests: a launcher of KRaft clusters, foreign clients to cross-check with, and the harness that runs the tests.
 //!
-//! Nothing in here uses the library that is under test: the launcher asks brokers with a few hand-written requests, and what was
-//! written is read back by librdkafka, aiokafka and Kafka's own tools. So a mistake of ours can not hide itself.
+//! The program under test only runs as a child process, by [`program`]. Nothing else in here uses the library under test: the launcher
+//! asks brokers with a few hand-written requests, and what was written is read back by librdkafka, aiokafka and Kafka's own tools. So
+//! a mistake of ours can not hide itself.
 
 mod cache;
 pub mod foreign;
 pub mod harness;
 pub mod kafka;
 mod process;
+pub mod program;
 
 /// Compiles the example in the readme.
 #[cfg(doctest)]

@@ -155,7 +155,8 @@ impl Guarded {
         Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    /// The same, and the handle stays.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())

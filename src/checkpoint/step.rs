@@ -45,6 +45,8 @@ pub enum Note {
     Recovery,
     /// Recovery is done.
     Recovered,
+    /// A checkpoint begins: no record is written until its transaction is prepared.
+    Prepare,
     /// A checkpoint is complete.
     Checkpoint(u64),
 }
@@ -131,7 +133,7 @@ impl Steps {
         let phase = match note {
             Note::Recovery => Some(RECOVERING),
             Note::Recovered => Some(RUNNING),
-            Note::Checkpoint(_) => None,
+            Note::Prepare | Note::Checkpoint(_) => None,
         };
         if let Some(phase) = phase {
             self.phase.store(phase, Ordering::Release);

@@ -69,6 +69,7 @@ impl Crash {
         match note {
             Note::Recovery => self.line("recovery"),
             Note::Recovered => self.line("recovered"),
+            Note::Prepare => self.line("prepare"),
             Note::Checkpoint(id) => self.line(&format!("checkpoint {id}")),
         }
     }

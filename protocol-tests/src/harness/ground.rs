@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::{Case, Control, Failure, Size};
 use crate::foreign::Venv;
 use crate::kafka::{self, KafkaCluster, KafkaError, Spec, Tools, Topic};
+use crate::program::Broker;
 
 /// A cluster, and what else a case needs.
 #[derive(Debug, Clone)]
@@ -22,6 +23,10 @@ impl Ground {
             version: cluster.spec().version.clone(),
             cluster: Some(cluster),
         }
+    }
+
+    pub(super) fn embedded(broker: &Broker, case: &Case) -> Self {
+        Self { bootstrap: broker.address().into(), version: case.spec.version.clone(), cluster: None }
     }
 
     /// A cluster that runs already, if it can stand for the one that the case needs.

@@ -20,30 +20,57 @@ pub use failure::Failure;
 pub use ground::Ground;
 pub use run::main;
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::kafka::Spec;
 
+/// What a test does.
+type Body = Arc<dyn Fn(&Ground) -> Result<(), Failure> + Send + Sync>;
+
 /// A test against a cluster.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Case {
     /// Its name: the behaviour that it shows.
-    pub name: &'static str,
+    pub name: String,
     /// The cluster it needs.
     pub spec: Spec,
     /// What it does to the cluster.
     pub control: Control,
-    /// The test.
-    pub body: fn(&Ground) -> Result<(), Failure>,
+    body: Body,
 }
 
 impl Case {
     /// A test that only talks to the cluster.
-    pub fn clients(name: &'static str, spec: Spec, body: fn(&Ground) -> Result<(), Failure>) -> Self {
-        Self { name, spec, control: Control::Clients, body }
+    pub fn clients<F>(name: impl Into<String>, spec: Spec, body: F) -> Self
+    where
+        F: Fn(&Ground) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        Self { name: name.into(), spec, control: Control::Clients, body: Arc::new(body) }
     }
 
     /// A test that kills, freezes or changes nodes. The cluster is restored after it.
-    pub fn nodes(name: &'static str, spec: Spec, body: fn(&Ground) -> Result<(), Failure>) -> Self {
-        Self { name, spec, control: Control::Nodes, body }
+    pub fn nodes<F>(name: impl Into<String>, spec: Spec, body: F) -> Self
+    where
+        F: Fn(&Ground) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        Self { control: Control::Nodes, ..Self::clients(name, spec, body) }
+    }
+
+    /// A test on the program's own broker at this level of `transaction.version`, which needs no Kafka.
+    pub fn embedded<F>(name: impl Into<String>, level: u8, body: F) -> Self
+    where
+        F: Fn(&Ground) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        let spec = Spec::default().transaction_version(level);
+        Self { control: Control::Embedded, ..Self::clients(name, spec, body) }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, spec, control, body: _ } = self;
+        f.debug_struct("Case").field("name", name).field("spec", spec).field("control", control).finish()
     }
 }
 
@@ -54,6 +81,8 @@ pub enum Control {
     Clients,
     /// It has power over the nodes, so it needs a cluster that was started here.
     Nodes,
+    /// It runs on the broker of the program under test; Kafka is neither needed nor started.
+    Embedded,
 }
 
 /// How much tests shall do.

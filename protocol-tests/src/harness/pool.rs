@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Case, Control, Failure, Ground};
 use crate::kafka::{KafkaCluster, Spec};
+use crate::program::Program;
 
 /// The cluster of the last spec asked for; the one before it is stopped when its last case lets go of it.
 #[derive(Debug, Default)]
@@ -20,8 +21,13 @@ enum Kept {
 }
 
 impl Pool {
-    /// Runs a case on its cluster, or on the one that `KAFKA_BOOTSTRAP` names.
+    /// Runs a case on its cluster, or on the one that `KAFKA_BOOTSTRAP` names; an embedded broker belongs to one case.
     pub(super) fn run(&self, case: &Case) -> Result<(), Failure> {
+        if case.control == Control::Embedded {
+            let program = Program::ensure()?;
+            let broker = program.broker(case.spec.transaction_version)?;
+            return (case.body)(&Ground::embedded(&broker, case));
+        }
         if let Some(given) = std::env::var("KAFKA_BOOTSTRAP").ok().filter(|given| !given.is_empty()) {
             return (case.body)(&Ground::given(&given, case)?);
         }

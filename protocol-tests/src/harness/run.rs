@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use super::pool::Pool;
-use super::{Case, Failure};
+use super::{Case, Control, Failure};
 
 /// The `main` of a test binary with `harness = false`: understands the arguments of `cargo test`, runs one test at a time unless told
 /// otherwise, and stops every cluster before it returns.
 pub fn main(mut cases: Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
-    // Stable: cases keep their order within a spec.
-    cases.sort_by(|one, other| one.spec.cmp(&other.spec));
+    // Stable: cases keep their order within a spec. Those that need no Kafka come first.
+    cases.sort_by(|one, other| {
+        let key = |case: &Case| (case.control != Control::Embedded, case.spec.clone());
+        key(one).cmp(&key(other))
+    });
 
     let pool = Arc::new(Pool::default());
     let skipped = Arc::new(Mutex::new(Skipped::new()));
@@ -55,9 +58,12 @@ fn trial(case: Case, pool: &Arc<Pool>, skipped: &Arc<Mutex<Skipped>>) -> Trial {
     })
 }
 
-/// Which cluster, in few words: `4.4.0 v2 x3`.
+/// Which cluster, in few words: `4.4.0 v2 x3`, `embedded v1`.
 fn label(case: &Case) -> String {
     let spec = &case.spec;
+    if case.control == Control::Embedded {
+        return format!("embedded v{}", spec.transaction_version);
+    }
     format!("{} v{} x{}", spec.version, spec.transaction_version, spec.nodes)
 }
 

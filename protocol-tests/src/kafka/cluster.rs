@@ -46,8 +46,7 @@ impl KafkaCluster {
     pub fn start(spec: Spec) -> Result<Self, KafkaError> {
         spec.check()?;
         let jars = Jars::ensure(&spec.version, JarSet::Server)?;
-        let random = launch::random_bytes()?;
-        let ports = PortBlock::take(u16::from_be_bytes([random[0], random[1]]))?;
+        let ports = PortBlock::anywhere()?;
         let folder = folder()?;
         let watched = (!keep()).then_some(folder.path());
         let watchdog = Watchdog::start(watched).map_err(KafkaError::io("start the watchdog"))?;

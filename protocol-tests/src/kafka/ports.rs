@@ -18,6 +18,12 @@ pub(crate) struct PortBlock {
 }
 
 impl PortBlock {
+    /// A free block, wherever one is.
+    pub(crate) fn anywhere() -> Result<Self, KafkaError> {
+        let random = super::launch::random_bytes()?;
+        Self::take(u16::from_be_bytes([random[0], random[1]]))
+    }
+
     /// Looks for a free block, from a start that `random` picks.
     pub(crate) fn take(random: u16) -> Result<Self, KafkaError> {
         for step in 0..BLOCKS {

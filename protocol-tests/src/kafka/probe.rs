@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use super::KafkaError;
+
 const TIMEOUT: Duration = Duration::from_secs(3);
 const CORRELATION: i32 = 0x0002_bc00;
 const CLIENT: &str = "kafka-2pc-launcher";
@@ -16,8 +18,8 @@ pub(crate) struct Metadata {
     pub(crate) brokers: Vec<Broker>,
     pub(crate) cluster_id: String,
     pub(crate) controller: i32,
-    /// Per topic asked: its error code and the leader of each partition, -1 for none.
-    pub(crate) topics: Vec<(i16, Vec<i32>)>,
+    /// Per topic asked: its error code, and its partitions with their leaders, -1 for none.
+    pub(crate) topics: Vec<(i16, Vec<(i32, i32)>)>,
 }
 
 #[derive(Debug)]
@@ -44,11 +46,11 @@ pub(crate) fn metadata(address: &str, topics: &[&str]) -> io::Result<Metadata> {
         at.string()?;
         at.take(1)?;
         let leaders = at.list(|at| {
-            at.take(6)?;
-            let leader = at.i32()?;
+            at.i16()?;
+            let (partition, leader) = (at.i32()?, at.i32()?);
             at.list(Cursor::i32)?;
             at.list(Cursor::i32)?;
-            Ok(leader)
+            Ok((partition, leader))
         })?;
         Ok((error, leaders))
     })?;
@@ -129,7 +131,7 @@ pub(crate) fn feature_level(address: &str, feature: &str) -> io::Result<i16> {
         put_compact_string(&mut body, word);
     }
     body.push(0);
-    let answer = call(address, Head { api: 18, version: 3, flexible: true }, &body)?;
+    let answer = call(address, Head::flexible(18, 3), &body)?;
     let mut at = Cursor(&answer);
     let error = at.i16()?;
     if error != 0 {
@@ -158,20 +160,25 @@ pub(crate) fn feature_level(address: &str, feature: &str) -> io::Result<i16> {
 
 const FINALIZED_FEATURES: usize = 2;
 
-struct Head {
+pub(crate) struct Head {
     api: i16,
     version: i16,
     flexible: bool,
 }
 
 impl Head {
+    /// A version with compact lengths and tagged fields.
+    pub(crate) fn flexible(api: i16, version: i16) -> Self {
+        Self { api, version, flexible: true }
+    }
+
     fn old(api: i16, version: i16) -> Self {
         Self { api, version, flexible: false }
     }
 }
 
 /// One request on a connection of its own; the answer without its correlation id.
-fn call(address: &str, head: Head, body: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn call(address: &str, head: Head, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     request.extend(head.api.to_be_bytes());
     request.extend(head.version.to_be_bytes());
@@ -204,11 +211,23 @@ fn call(address: &str, head: Head, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
+/// Asks one address after the other until one answers.
+pub(crate) fn any<T>(bootstrap: &str, ask: impl Fn(&str) -> io::Result<T>) -> Result<T, KafkaError> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in bootstrap.split(',').map(str::trim) {
+        match ask(address) {
+            Ok(answer) => return Ok(answer),
+            Err(e) => last = e,
+        }
+    }
+    Err(KafkaError::Io { what: format!("ask {bootstrap}"), source: last })
+}
+
 fn resolve(address: &str) -> io::Result<SocketAddr> {
     address.to_socket_addrs()?.next().ok_or_else(|| strange("a name without an address"))
 }
 
-fn strange(what: &str) -> io::Error {
+pub(crate) fn strange(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -222,16 +241,27 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-fn put_compact_string(out: &mut Vec<u8>, text: &str) {
-    // One byte of varint holds up to 127; only two short words are sent so.
-    out.push(u8::try_from(text.len() + 1).unwrap_or(u8::MAX));
+pub(crate) fn put_compact_string(out: &mut Vec<u8>, text: &str) {
+    let mut length = text.len() + 1;
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap_or(0) | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap_or(0));
     out.extend(text.as_bytes());
 }
 
 /// Reads an answer from its front; whatever is too short or absurd is an error.
-struct Cursor<'a>(&'a [u8]);
+pub(crate) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
+    /// An answer of a flexible version, behind the tagged fields of its header.
+    pub(crate) fn flexible(answer: &'a [u8]) -> io::Result<Self> {
+        let mut at = Self(answer);
+        at.skip_tags()?;
+        Ok(at)
+    }
+
     fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count).ok_or_else(|| strange("a short answer"))?;
         self.0 = rest;
@@ -242,12 +272,16 @@ impl<'a> Cursor<'a> {
         self.take(N)?.try_into().map_err(|_| strange("a short answer"))
     }
 
-    fn i16(&mut self) -> io::Result<i16> {
+    pub(crate) fn i16(&mut self) -> io::Result<i16> {
         Ok(i16::from_be_bytes(self.array()?))
     }
 
-    fn i32(&mut self) -> io::Result<i32> {
+    pub(crate) fn i32(&mut self) -> io::Result<i32> {
         Ok(i32::from_be_bytes(self.array()?))
+    }
+
+    pub(crate) fn i64(&mut self) -> io::Result<i64> {
+        Ok(i64::from_be_bytes(self.array()?))
     }
 
     /// A string; null is the empty one.
@@ -273,17 +307,20 @@ impl<'a> Cursor<'a> {
         Err(strange("a long number"))
     }
 
-    fn compact_string(&mut self) -> io::Result<String> {
+    pub(crate) fn compact_string(&mut self) -> io::Result<String> {
         let size = self.varint()?.saturating_sub(1);
         Ok(String::from_utf8_lossy(self.take(size)?).into_owned())
     }
 
-    fn compact_list<T>(&mut self, item: impl Fn(&mut Self) -> io::Result<T>) -> io::Result<Vec<T>> {
+    pub(crate) fn compact_list<T>(
+        &mut self,
+        item: impl Fn(&mut Self) -> io::Result<T>,
+    ) -> io::Result<Vec<T>> {
         let count = self.varint()?.saturating_sub(1);
         (0..count).map(|_| item(self)).collect()
     }
 
-    fn skip_tags(&mut self) -> io::Result<()> {
+    pub(crate) fn skip_tags(&mut self) -> io::Result<()> {
         for _ in 0..self.varint()? {
             self.varint()?;
             let size = self.varint()?;

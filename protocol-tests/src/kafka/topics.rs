@@ -38,7 +38,7 @@ pub fn create_topic(bootstrap: &str, topic: &Topic) -> Result<(), KafkaError> {
     let new = NewTopic { name, partitions: *partitions, assignment, configs };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match any(bootstrap, |address| probe::create_topic(address, &new))? {
+        match probe::any(bootstrap, |address| probe::create_topic(address, &new))? {
             0 => break,
             REQUEST_TIMED_OUT | NOT_CONTROLLER if Instant::now() < deadline => pause(),
             code => return Err(KafkaError::Refused { api: "CreateTopics", subject: name.clone(), code }),
@@ -61,7 +61,7 @@ pub fn create_topic(bootstrap: &str, topic: &Topic) -> Result<(), KafkaError> {
 /// # Errors
 /// No broker of the list answers.
 pub fn transaction_version(bootstrap: &str) -> Result<i16, KafkaError> {
-    any(bootstrap, |address| probe::feature_level(address, "transaction.version"))
+    probe::any(bootstrap, |address| probe::feature_level(address, "transaction.version"))
 }
 
 /// How many brokers a cluster has now.
@@ -69,7 +69,7 @@ pub fn transaction_version(bootstrap: &str) -> Result<i16, KafkaError> {
 /// # Errors
 /// No broker of the list answers.
 pub fn broker_count(bootstrap: &str) -> Result<usize, KafkaError> {
-    any(bootstrap, |address| probe::metadata(address, &[])).map(|metadata| metadata.brokers.len())
+    probe::any(bootstrap, |address| probe::metadata(address, &[])).map(|metadata| metadata.brokers.len())
 }
 
 /// The node that coordinates a transactional id, by number.
@@ -77,7 +77,7 @@ pub fn broker_count(bootstrap: &str) -> Result<usize, KafkaError> {
 /// # Errors
 /// No broker answers, or [`KafkaError::Refused`] with the broker's code.
 pub(crate) fn coordinator(bootstrap: &str, transactional_id: &str) -> Result<i32, KafkaError> {
-    match any(bootstrap, |address| probe::find_coordinator(address, transactional_id))? {
+    match probe::any(bootstrap, |address| probe::find_coordinator(address, transactional_id))? {
         (0, node) => Ok(node),
         (code, _) => {
             Err(KafkaError::Refused { api: "FindCoordinator", subject: transactional_id.into(), code })
@@ -87,14 +87,14 @@ pub(crate) fn coordinator(bootstrap: &str, transactional_id: &str) -> Result<i32
 
 /// What still lacks a leader, as every broker sees it.
 fn leaderless(bootstrap: &str, name: &str, count: i32) -> Result<Option<String>, KafkaError> {
-    let listed = any(bootstrap, |address| probe::metadata(address, &[name]))?;
+    let listed = probe::any(bootstrap, |address| probe::metadata(address, &[name]))?;
     for broker in listed.brokers {
         let seen = probe::metadata(&broker.address, &[name]);
         let led = seen.as_ref().is_ok_and(|seen| {
             seen.topics.iter().any(|(error, leaders)| {
                 *error == 0
                     && i32::try_from(leaders.len()) == Ok(count)
-                    && leaders.iter().all(|leader| *leader >= 0)
+                    && leaders.iter().all(|(_, leader)| *leader >= 0)
             })
         });
         if !led {
@@ -102,18 +102,6 @@ fn leaderless(bootstrap: &str, name: &str, count: i32) -> Result<Option<String>,
         }
     }
     Ok(None)
-}
-
-/// Asks one address after the other until one answers.
-fn any<T>(bootstrap: &str, ask: impl Fn(&str) -> std::io::Result<T>) -> Result<T, KafkaError> {
-    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for address in bootstrap.split(',').map(str::trim) {
-        match ask(address) {
-            Ok(answer) => return Ok(answer),
-            Err(e) => last = e,
-        }
-    }
-    Err(KafkaError::Io { what: format!("ask {bootstrap}"), source: last })
 }
 
 fn pause() {

@@ -1,0 +1,253 @@
+//! A partition that has no leader while its transaction is decided. Kafka 4.3 and 4.4 then lose the marker (KAFKA-20734): readers
+//! stall, and whoever uses the producer id again decides the old records with the new ones.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kafka_2pc_protocol_tests::foreign::{Library, Reading};
+use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
+use kafka_2pc_protocol_tests::kafka::{self, Described, KafkaCluster, OpenProducer, Spec, Topic};
+use kafka_2pc_protocol_tests::program::Ended;
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::job::{Job, PATIENCE, Plan};
+
+/// Some ten checkpoints.
+const PLAN: Plan<'_> = Plan { records: 600, rate: 300, interval_ms: 200, options: &[] };
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for level in [2, 1] {
+        let case = |name, body: fn(&Lonely<'_>) -> Outcome| {
+            let spec = Spec::default().nodes(3).transaction_version(level);
+            Case::nodes(name, spec, move |ground| body(&Lonely::new(ground)?))
+        };
+        cases.extend([
+            case("leaderless_commit_waits_for_the_leader", commit_waits),
+            case("leaderless_commit_that_does_not_wait_hangs_until_repaired", commit_hangs),
+            case("leaderless_commit_is_repaired_by_pipe_when_told", pipe_repairs),
+            case("leaderless_abort_hangs_until_repaired", abort_hangs),
+            case("leaderless_recovery_publishes_nothing_twice", recovery_fences),
+        ]);
+    }
+    cases
+}
+
+/// A job whose topic has one partition with one replica, on a node that does not coordinate its first transaction.
+struct Lonely<'a> {
+    ground: &'a Ground,
+    cluster: &'a KafkaCluster,
+    job: Job<'a>,
+    node: u8,
+}
+
+/// What is known of a transaction whose marker is missing. Requests other than Describe would change it.
+#[derive(Debug, PartialEq, Eq)]
+struct Hanging {
+    described: Option<Described>,
+    open: OpenProducer,
+}
+
+impl<'a> Lonely<'a> {
+    fn new(ground: &'a Ground) -> Result<Self, Failure> {
+        let cluster = ground.cluster()?;
+        let prefix = ground.fresh("lonely");
+        let node = cluster.coordinator(&format!("{prefix}-0-0"))? % 3 + 1;
+        let topic = Topic {
+            assignment: vec![vec![i32::from(node)]],
+            configs: vec![("min.insync.replicas".into(), "1".into())],
+            ..Topic::new(&ground.fresh("lonely"), 1)
+        };
+        kafka::create_topic(ground.bootstrap(), &topic)?;
+        let job = Job::on(ground, &PLAN, topic.name, prefix)?;
+        Ok(Self { ground, cluster, job, node })
+    }
+
+    /// Kills the node, and returns when its partition has no leader.
+    fn lose_leader(&self) -> Outcome {
+        self.cluster.kill(self.node)?;
+        self.cluster.wait_ready().map_err(Failure::from)
+    }
+
+    fn bring_back(&self) -> Outcome {
+        self.cluster.restore().map_err(Failure::from)
+    }
+
+    /// Pipes up to the first checkpoint that is durable and not committed: the file of its committable, and its id.
+    fn stop_after_durable(&self) -> Result<(PathBuf, String), Failure> {
+        let past = self.job.start_with(&["--stop-after", "durable"], None)?.past(PATIENCE)?;
+        let ended = past.ended.expect(0)?;
+        let line = ended.json()?;
+        let word = |name: &str| {
+            let word = line[name].as_str().map(str::to_owned);
+            word.ok_or_else(|| ended.strange(&format!("it names no {name}")))
+        };
+        let (file, id) = (PathBuf::from(word("committable")?), word("transactional_id")?);
+        Failure::unless(file.is_absolute() && file.is_file(), format!("{} is no file", file.display()))?;
+        Ok((file, id))
+    }
+
+    fn txn(&self, verb: &str, what: &str, options: &[&str]) -> Result<Ended, Failure> {
+        let words: Vec<_> = ["txn", verb, what, "--json"].iter().chain(options).copied().collect();
+        Ok(self.job.command(&words).run(PATIENCE)?)
+    }
+
+    /// `txn commit FILE`, which must end with this code and this outcome.
+    fn commit(
+        &self,
+        file: &Path,
+        options: &[&str],
+        expected: (i32, &str),
+    ) -> Result<(Ended, Value), Failure> {
+        let (code, outcome) = expected;
+        let ended = self.txn("commit", &file.display().to_string(), options)?.expect(code)?;
+        let told = ended.json()?;
+        if told["outcome"] == *outcome {
+            return Ok((ended, told));
+        }
+        Err(ended.strange(&format!("the outcome is not {outcome}")).into())
+    }
+
+    fn repair(&self, file: &Path) -> Result<Ended, Failure> {
+        Ok(self.txn("repair", &file.display().to_string(), &[])?.expect(0)?)
+    }
+
+    fn hanging(&self, id: &str) -> Result<Hanging, Failure> {
+        let described = kafka::describe(self.ground.bootstrap(), id)?;
+        let open = kafka::open_producers(self.ground.bootstrap(), &self.job.topic, 0)?;
+        let mine = described.as_ref().map(|described| described.producer_id);
+        let open = open.into_iter().find(|open| Some(open.producer_id) == mine);
+        let open = open.ok_or_else(|| Failure::of(format!("nothing of {id} hangs: {described:?}")))?;
+        Ok(Hanging { described, open })
+    }
+
+    /// How many records foreign readers see.
+    fn visible(&self) -> Result<usize, Failure> {
+        let venv = self.ground.foreign()?;
+        let [one, other] = Library::ALL
+            .map(|library| venv.read(&Reading::committed(library, self.ground.bootstrap(), &self.job.topic)));
+        let (one, other) = (one?.len(), other?.len());
+        Failure::unless_equal("aiokafka against librdkafka", other, one)?;
+        Ok(one)
+    }
+
+    fn expect_free(&self) -> Outcome {
+        let open = kafka::open_producers(self.ground.bootstrap(), &self.job.topic, 0)?;
+        Failure::unless_equal("open transactions in the partition", open, Vec::new())
+    }
+
+    /// Pipes the rest while something hangs that it must leave alone: it ends with code 1 and names it.
+    fn pipe_beside(&self, named: &str) -> Outcome {
+        let past = self.job.start()?.past(PATIENCE)?;
+        let ended = past.ended.expect(1)?;
+        let report = ended.json()?;
+        if report["finished"] != true || report["hanging"] == 0 {
+            return Err(ended
+                .strange("it did not finish its input, or does not say that something hangs")
+                .into());
+        }
+        if !format!("{}{}", ended.stdout, ended.stderr).contains(named) {
+            return Err(ended.strange(&format!("it does not name {named}")).into());
+        }
+        Ok(())
+    }
+}
+
+fn commit_waits(lonely: &Lonely<'_>) -> Outcome {
+    let (file, _) = lonely.stop_after_durable()?;
+    lonely.lose_leader()?;
+    let (ended, _) = lonely.commit(&file, &["--timeout", "8s"], (1, "pending"))?;
+    let told = format!("{}{}", ended.stdout, ended.stderr);
+    let partition = format!("{}-0", lonely.job.topic);
+    if !told.contains("leader") || !told.contains(&partition) {
+        return Err(ended.strange(&format!("it does not say that {partition} has no leader")).into());
+    }
+    lonely.bring_back()?;
+    lonely.commit(&file, &[], (0, "committed"))?;
+    lonely.expect_free()?;
+    Failure::unless(lonely.visible()? > 0, "nothing is visible")?;
+    lonely.repair(&file)?;
+    lonely.job.finish()?;
+    lonely.job.verify()
+}
+
+/// Up to the moment at which a committed transaction hangs, and its node is back: the file, its id and what is known of it.
+fn hang_commit(lonely: &Lonely<'_>) -> Result<(PathBuf, String, Hanging), Failure> {
+    let (file, id) = lonely.stop_after_durable()?;
+    lonely.lose_leader()?;
+    lonely.commit(&file, &["--no-wait-for-leader"], (1, "hanging"))?;
+    lonely.bring_back()?;
+    let hanging = lonely.hanging(&id)?;
+    let state = hanging.described.as_ref().map(|described| described.state.as_str());
+    Failure::unless_equal("the coordinator's word", state, Some("CompleteCommit"))?;
+    Failure::unless_equal("records visible while the commit hangs", lonely.visible()?, 0)?;
+    Ok((file, id, hanging))
+}
+
+fn commit_hangs(lonely: &Lonely<'_>) -> Outcome {
+    let (file, id, before) = hang_commit(lonely)?;
+    // Dies in an open transaction, so that the next run has a leftover to abort.
+    lonely.job.crash("prepared", 2)?;
+    let leftovers = lonely.job.ids_in(&["Ongoing"])?;
+    Failure::unless(!leftovers.is_empty() && !leftovers.contains(&id), format!("leftovers: {leftovers:?}"))?;
+    lonely.pipe_beside(&file.display().to_string())?;
+    Failure::unless_equal("the hanging transaction", lonely.hanging(&id)?, before)?;
+    Failure::unless_equal("records visible while the commit hangs", lonely.visible()?, 0)?;
+    lonely.repair(&file)?;
+    lonely.expect_free()?;
+    lonely.job.verify()
+}
+
+fn pipe_repairs(lonely: &Lonely<'_>) -> Outcome {
+    hang_commit(lonely)?;
+    lonely.job.start_with(&["--repair-hanging"], None)?.finished(PATIENCE)?;
+    lonely.expect_free()?;
+    lonely.job.verify()
+}
+
+/// An administrator aborts a leftover while its partition has no leader: its ABORT marker is lost.
+fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
+    lonely.job.crash("prepared", 1)?;
+    let id = format!("{}-0-0", lonely.job.prefix);
+    lonely.lose_leader()?;
+    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    lonely.bring_back()?;
+    let before = lonely.hanging(&id)?;
+    lonely.pipe_beside(&id)?;
+    Failure::unless_equal("the hanging transaction", lonely.hanging(&id)?, before)?;
+    repair_state(lonely)
+}
+
+/// Recovery itself comes while the partition has no leader. Whether it fences or waits, nothing may be seen twice.
+fn recovery_fences(lonely: &Lonely<'_>) -> Outcome {
+    lonely.job.crash("prepared", 1)?;
+    let id = format!("{}-0-0", lonely.job.prefix);
+    lonely.lose_leader()?;
+    let attempt = lonely.job.start()?;
+    let patience = Instant::now() + Duration::from_secs(15);
+    let state =
+        || kafka::describe(lonely.ground.bootstrap(), &id).map(|found| found.map(|found| found.state));
+    while state()?.as_deref() == Some("Ongoing") && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    eprintln!("while its partition has no leader, the leftover is {:?}", state()?);
+    lonely.bring_back()?;
+    let past = attempt.past(PATIENCE)?;
+    if past.ended.code() == Some(0) {
+        lonely.expect_free()?;
+        return lonely.job.verify();
+    }
+    past.ended.expect(1)?;
+    repair_state(lonely)
+}
+
+fn repair_state(lonely: &Lonely<'_>) -> Outcome {
+    lonely
+        .job
+        .command(&["txn", "repair", "--state", &lonely.job.state().display().to_string()])
+        .run(PATIENCE)?
+        .expect(0)?;
+    lonely.expect_free()?;
+    lonely.job.verify()
+}

@@ -1,0 +1,24 @@
+//! The promise, as a user would put it to the test: records that go through `kafka-2pc pipe` are in the topic exactly once, whatever is
+//! killed on the way. The program runs as a child process; foreign clients read what it wrote.
+
+mod crash_points;
+mod input;
+mod job;
+mod leaderless;
+mod outages;
+mod random;
+mod rounds;
+
+use std::process::ExitCode;
+
+use kafka_2pc_protocol_tests::harness::{self, Failure};
+
+type Outcome = Result<(), Failure>;
+
+fn main() -> ExitCode {
+    let mut cases = crash_points::cases();
+    cases.extend(rounds::cases());
+    cases.extend(outages::cases());
+    cases.extend(leaderless::cases());
+    harness::main(cases)
+}
