@@ -12,7 +12,6 @@ use kafka_2pc::{
     },
     ids::{TopicPartition, TransactionalId},
     record::{Compression, RecordRef},
-    wire::api::Api,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -47,7 +47,7 @@ pub(crate) async fn program(args: Vec<String>) -> Result<Ran, Box<dyn Error>> {
 
 /// The JSON values on the lines of the output.
 pub(crate) fn json_lines(out: &str) -> Vec<serde_json::Value> {
-    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
 impl Stage {
