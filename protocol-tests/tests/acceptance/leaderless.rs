@@ -211,7 +211,10 @@ fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
     lonely.job.crash("prepared", 1)?;
     let id = format!("{}-0-0", lonely.job.prefix);
     lonely.lose_leader()?;
-    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    let ended = lonely.txn("abort", &id, &["--force"])?.expect(1)?;
+    if ended.json()?["outcome"] != "hanging" {
+        return Err(ended.strange("it does not say that its abort hangs").into());
+    }
     lonely.bring_back()?;
     let before = lonely.hanging(&id)?;
     lonely.pipe_beside(&id)?;

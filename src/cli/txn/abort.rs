@@ -16,7 +16,7 @@ use crate::{
     net::Clock,
     proto::{
         resume::{CoordinatorState, Decision},
-        settle::{DecidedBy, SettlePartition, SettleTarget},
+        settle::{DecidedBy, SETTLE_PATIENCE, SettlePartition, SettleTarget},
     },
 };
 
@@ -98,7 +98,7 @@ async fn abort(
         by: Some(DecidedBy::fence(level)),
         partitions: found.partitions.iter().map(partition).collect(),
     };
-    match settle(client, target, timeout).await.story() {
+    match settle(client, target, timeout.min(SETTLE_PATIENCE)).await.story() {
         None => tell(context, id, Some(found), ("aborted", "its records are not visible", Exit::Done)),
         Some(story) => tell(context, id, Some(found), ("hanging", &story, Exit::Failed)),
     }
