@@ -14,3 +14,8 @@ pub mod proto;
 pub mod record;
 pub mod sink;
 pub mod wire;
+
+// The examples of the readme are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

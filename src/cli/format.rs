@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use crate::client::ConsumerRecord;
+use crate::{checkpoint::pipeline::LineHeader, client::ConsumerRecord};
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -149,7 +149,7 @@ fn take_number(object: &mut Map<String, Value>, name: &str) -> Result<Option<i64
     }
 }
 
-type Headers<'a> = Vec<(Cow<'a, [u8]>, Option<Cow<'a, [u8]>>)>;
+type Headers<'a> = Vec<LineHeader<'a>>;
 
 fn take_headers<'a>(object: &mut Map<String, Value>) -> Result<Headers<'a>, BadLine> {
     match object.remove("headers") {
@@ -169,7 +169,7 @@ fn take_headers<'a>(object: &mut Map<String, Value>) -> Result<Headers<'a>, BadL
     }
 }
 
-fn header<'a>(header: Value) -> Result<(Cow<'a, [u8]>, Option<Cow<'a, [u8]>>), BadLine> {
+fn header<'a>(header: Value) -> Result<LineHeader<'a>, BadLine> {
     let Value::Object(mut object) = header else { return bad("a header is no object") };
     let Some(key) = take_bytes(&mut object, "key")? else { return bad("a header has no key") };
     let value = take_bytes(&mut object, "value")?;

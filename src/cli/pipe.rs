@@ -125,7 +125,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut store = open_store(context, &client, &args).await?;
     let job = job(context, &args, &mut *store, sink, steps)?;
     let result = attempts(context, &client, &mut *store, &job).await;
-    report(context, result, &*args.topic)
+    report(context, result, &args.topic)
 }
 
 async fn ensure_topic(context: &Context, client: &Client, args: &Args) -> anyhow::Result<()> {

@@ -1,8 +1,11 @@
 //! An open transaction in the hands of the one who writes it.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -89,6 +92,9 @@ pub enum Prepared {
 
 /// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
 const LOOK_EVERY: u32 = 64;
+
+/// How long a failed prepare or commit waits for the abort that follows.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 impl Transaction {
     pub(super) fn new(
@@ -201,7 +207,8 @@ impl Transaction {
     /// until it is committed, aborted, or its timeout is over.
     ///
     /// # Errors
-    /// [`PrepareError`]: a record was not stored. The transaction is then aborted in the background.
+    /// [`PrepareError`]: a record was not stored. The transaction is aborted then, in the background if that
+    /// takes more than 5 s.
     ///
     /// # Cancel safety
     /// **Not** cancel safe: a dropped future leaves it open whether the transaction gets prepared; without the
@@ -258,9 +265,21 @@ impl Transaction {
     async fn end(mut self, goal: Goal) -> Ending {
         if goal != Goal::Abort {
             if let Err(SendError::Failed(cause)) = self.seal_where(|_| true) {
+                _ = tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await;
                 return Ending::Failed(cause);
             }
         }
+        match (self.ask_end(goal).await, goal) {
+            (Ending::Failed(cause), Goal::Prepare | Goal::Commit) => {
+                // There is only one way left; it goes on in the background if it takes longer.
+                _ = tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await;
+                Ending::Failed(cause)
+            }
+            (ending, _) => ending,
+        }
+    }
+
+    async fn ask_end(&self, goal: Goal) -> Ending {
         let (reply, answer) = oneshot::channel();
         _ = self.commands.send(Command::End(goal, reply));
         match answer.await {

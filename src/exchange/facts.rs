@@ -42,7 +42,11 @@ pub fn produced(version: i16, p: &Produced) -> BatchFact<Cause> {
         ProduceVerdict::Retry | ProduceVerdict::MaybeStored => BatchFact::Retry,
         ProduceVerdict::RetrySoon => BatchFact::RetrySoon,
         ProduceVerdict::OutOfOrder => BatchFact::OutOfOrder,
-        ProduceVerdict::TooLarge => cause(CauseKind::RecordTooLarge),
+        ProduceVerdict::TooLarge => BatchFact::Refused(Cause::new(
+            CauseKind::RecordTooLarge,
+            "MESSAGE_TOO_LARGE: a batch exceeds the broker's limit; raise the topic's max.message.bytes, or lower \
+             max.request.size and batch.size to it, so that the record at fault is named",
+        )),
         ProduceVerdict::Rejected => cause(CauseKind::Refused),
         ProduceVerdict::TopicDenied | ProduceVerdict::Denied => cause(CauseKind::Denied),
         ProduceVerdict::Abortable => cause(CauseKind::InvalidState),

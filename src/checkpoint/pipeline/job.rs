@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordered};
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
@@ -42,9 +42,15 @@ pub async fn run(
     let early = |e: PipelineError| (e, Summary::default());
     job.sink.validate().map_err(|e| early(e.into()))?;
     let mut running = Running::start(client, store, job).await.map_err(early)?;
-    match running.to_the_end(stop).await {
+    match running.play(stop).await {
         Ok(()) => Ok(running.summary),
-        Err(e) => Err((e, running.summary)),
+        Err(e) => {
+            // Readers must not wait for the timeout of what will never be committed.
+            if let Ok(Err(cause)) = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await {
+                tracing::warn!(%cause, "the open transaction is left to the next recovery");
+            }
+            Err((e, running.summary))
+        }
     }
 }
 
@@ -74,6 +80,9 @@ struct Running<'a> {
     started: Moment,
     tick: Moment,
 }
+
+/// How long a job that fails waits for the abort of its open transaction.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a job with nothing to read looks at lingering batches.
 const TICK: Duration = Duration::from_millis(5);
@@ -161,7 +170,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    async fn to_the_end(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), PipelineError> {
+    async fn play(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), PipelineError> {
         let mut stop = Box::pin(stop.fuse());
         self.summary.finished = self.pump(&mut stop).await?;
         if self.summary.open.is_empty() {
@@ -173,7 +182,7 @@ impl<'a> Running<'a> {
     /// Reads and writes until there is nothing more to do. True when the input came to its end.
     async fn pump(
         &mut self,
-        stop: &mut (impl Future<Output = ()> + Unpin + futures::future::FusedFuture),
+        stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<bool, PipelineError> {
         loop {
             let now = self.clock.now();
@@ -387,11 +396,10 @@ impl<'a> Running<'a> {
     }
 
     fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
-        let resumed = match &committed.result {
-            Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
-                resumed
-            }
-            Ok(_) | Err(_) => return Err(PipelineError::NotCommitted(vec![committed])),
+        let Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) =
+            &committed.result
+        else {
+            return Err(PipelineError::NotCommitted(vec![committed]));
         };
         self.writer.decided(&committed.committable, resumed);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {

@@ -163,7 +163,6 @@ async fn fetch(
 }
 
 fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
-    let whole = ErrorCode::from_code(answer.error_code);
     let topics = answer.topics.iter_mut().filter(|t| t.name == place.topic);
     let found = topics
         .filter_map(|topic| {
@@ -171,17 +170,14 @@ fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
             Some(topic.partitions.swap_remove(at))
         })
         .next();
-    let Some(part) = found else {
-        return if whole.is_none() { Fetched::Moved } else { Fetched::Refused(whole) };
-    };
-    let code = ErrorCode::from_code(part.error_code);
-    match verdict::fetch(0, code) {
-        FetchVerdict::Read => Fetched::Payload(part),
-        FetchVerdict::RetryAfterMetadata => Fetched::Moved,
-        FetchVerdict::Retry | FetchVerdict::SessionLost => Fetched::Retry,
-        FetchVerdict::OutOfRange => Fetched::OutOfRange,
-        FetchVerdict::Denied => Fetched::Denied,
-        FetchVerdict::Failed => Fetched::Refused(code),
+    let code = ErrorCode::from_code(found.as_ref().map_or(answer.error_code, |part| part.error_code));
+    match (verdict::fetch(0, code), found) {
+        (FetchVerdict::Read, Some(part)) => Fetched::Payload(part),
+        (FetchVerdict::Read, None) | (FetchVerdict::RetryAfterMetadata, _) => Fetched::Moved,
+        (FetchVerdict::Retry | FetchVerdict::SessionLost, _) => Fetched::Retry,
+        (FetchVerdict::OutOfRange, _) => Fetched::OutOfRange,
+        (FetchVerdict::Denied, _) => Fetched::Denied,
+        (FetchVerdict::Failed, _) => Fetched::Refused(code),
     }
 }
 

@@ -59,10 +59,8 @@ fn p(partition: i32) -> TopicPartition {
 }
 
 fn produce(effects: &[Effect]) -> Produce {
-    let sent = effects.iter().find_map(|e| match e {
-        Effect::Produce(produce) => Some(produce.clone()),
-        _ => None,
-    });
+    let sent =
+        effects.iter().find_map(|e| if let Effect::Produce(sent) = e { Some(sent.clone()) } else { None });
     sent.unwrap_or_else(|| panic!("no Produce in {effects:?}"))
 }
 
@@ -71,10 +69,7 @@ fn denied() -> Cause {
 }
 
 fn finish(effects: &[Effect]) -> Option<&Finish> {
-    effects.iter().find_map(|e| match e {
-        Effect::Finished(finish) => Some(finish),
-        _ => None,
-    })
+    effects.iter().find_map(|e| if let Effect::Finished(finish) = e { Some(finish) } else { None })
 }
 
 #[test]
