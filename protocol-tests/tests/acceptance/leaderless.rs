@@ -78,7 +78,7 @@ impl<'a> Lonely<'a> {
     fn stop_after_durable(&self) -> Result<(PathBuf, String), Failure> {
         let past = self.job.start_with(&["--stop-after", "durable"], None)?.past(PATIENCE)?;
         let ended = past.ended.expect(0)?;
-        let line = ended.json()?;
+        let line = ended.json_with("committable")?;
         let word = |name: &str| {
             let word = line[name].as_str().map(str::to_owned);
             word.ok_or_else(|| ended.strange(&format!("it names no {name}")))
