@@ -15,6 +15,7 @@ mod format;
 mod parent;
 mod pipe;
 mod settings;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,8 @@ enum Command {
     Pipe(pipe::Args),
     /// Read a topic
     Cat(cat::Args),
+    /// Look at transactions, and end them
+    Txn(txn::Args),
     /// Run a Kafka broker in memory, for trying things out
     Broker(broker::Args),
     /// See records go in exactly once through kill -9, in half a minute, without a cluster
@@ -84,6 +87,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Pipe(args) => pipe::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
+        Command::Txn(args) => txn::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,
         Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),

@@ -49,6 +49,7 @@ pub(crate) struct Router {
 struct State {
     cluster: Cluster,
     connections: HashMap<(Place, Purpose), Slot>,
+    profiles: HashMap<NodeId, (Moment, BrokerProfile)>,
     next_bootstrap: usize,
     next_node: usize,
 }
@@ -168,7 +169,8 @@ impl Router {
     pub(crate) async fn ask_any<C: Call + 'static>(&self, call: C) -> Result<C::Answer, ClientError> {
         let call = Arc::new(call);
         let mut last = "no server is known".to_owned();
-        for connection in self.candidates() {
+        for (place, address) in self.candidates() {
+            let connection = self.open(&mut self.state(), (place, Purpose::Control), address);
             match connection.call(Arc::clone(&call), self.config.request_timeout).await {
                 Ok(answer) => return Ok(answer),
                 Err(e @ CallError::Exchange(_)) => return Err(e.into()),
@@ -178,8 +180,8 @@ impl Router {
         Err(ClientError::Unreachable(last))
     }
 
-    /// Open connections first, then the known brokers, then the bootstrap servers.
-    fn candidates(&self) -> Vec<Connection> {
+    /// Where to ask: open connections first, then the known brokers, then the bootstrap servers.
+    fn candidates(&self) -> Vec<(Place, (Arc<str>, u16))> {
         let mut state = self.state();
         let mut nodes: Vec<NodeId> = state.cluster.nodes().collect();
         if !nodes.is_empty() {
@@ -198,7 +200,7 @@ impl Router {
         state.next_bootstrap = (first + 1) % servers.len().max(1);
         let bootstrap = (0..servers.len()).map(|i| (first + i) % servers.len());
         places.extend(bootstrap.map(|i| (Place::Bootstrap(i), servers[i].clone())));
-        places.into_iter().map(|(place, at)| self.open(&mut state, (place, Purpose::Control), at)).collect()
+        places
     }
 
     /// Asks for metadata and learns from it.
@@ -260,11 +262,18 @@ impl Router {
             return Err(CallError::NotSent(format!("broker {node} is not known")));
         };
         let (learned, profile) = connection.ready().await?;
-        if self.clock.now().since(learned) < LEVEL_AGE {
-            return Ok(profile);
+        let kept = self.state().profiles.get(&node).cloned();
+        let now = self.clock.now();
+        let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
+        if now.since(newest.0) < LEVEL_AGE {
+            return Ok(newest.1);
         }
         let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
-        profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))
+        let profile =
+            profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))?;
+        // Its age counts from before the question: what the broker says may have changed since.
+        self.state().profiles.insert(node, (now, profile.clone()));
+        Ok(profile)
     }
 
     /// The transaction version to begin a transaction with, as the coordinator sees it now.
