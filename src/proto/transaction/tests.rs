@@ -1,4 +1,5 @@
 use super::*;
+use crate::{ids::Identity, proto::outbox::Produce};
 
 const NODE: NodeId = NodeId(1);
 
