@@ -14,6 +14,8 @@
 //!   whose fate is unknown leaves abort as the only way.
 //! - "Something may have reached a broker" is a latch: once set, an abort sends EndTxn.
 //! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
+//! - Brokers find a topic by its name: before `Prepared` it is made sure that none was deleted and created anew,
+//!   for records before that are gone and those after it are somewhere else.
 //! - One AddPartitionsToTxn is under way at a time, and all are answered before `Prepared`: a late one would
 //!   open a transaction that nobody knows.
 
@@ -58,11 +60,21 @@ enum Call {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Topics {
+    NotAsked,
+    Asked,
+    Checked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartTime {
     NotAsked,
     Asked,
     Told(Option<i64>),
 }
+
+/// How long an abort is tried, unless told otherwise (`max.block.ms`).
+const ABORT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The machine.
 #[derive(Debug)]
@@ -79,8 +91,12 @@ pub struct Transaction {
     backoff: Backoff,
     /// Set once a request that names this transaction may have reached a broker. Never cleared.
     reached: bool,
+    topics: Topics,
     start: StartTime,
     evidence: Evidence,
+    abort_patience: Duration,
+    /// When an abort that was asked for is given up.
+    abort_until: Option<Moment>,
     flushes: usize,
     effects: VecDeque<Effect>,
 }
@@ -102,11 +118,20 @@ impl Transaction {
             call: Call::Idle,
             backoff,
             reached: false,
+            topics: Topics::NotAsked,
             start: StartTime::NotAsked,
             evidence: Evidence::default(),
+            abort_patience: ABORT_PATIENCE,
+            abort_until: None,
             flushes: 0,
             effects: VecDeque::new(),
         }
+    }
+
+    /// The same, but an abort is tried for this long before the transaction is left to its timeout. Default 60 s.
+    #[must_use]
+    pub fn abort_patience(self, abort_patience: Duration) -> Self {
+        Self { abort_patience, ..self }
     }
 
     /// Takes a command or a fact.
@@ -117,7 +142,7 @@ impl Transaction {
         match input {
             Input::Batch { partition, batch } => self.take(partition, batch)?,
             Input::Flush => self.flush()?,
-            Input::End(goal) => self.end(goal)?,
+            Input::End(goal) => self.end(now, goal)?,
             Input::Added(fact) => self.added(now, fact),
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
@@ -126,6 +151,7 @@ impl Transaction {
                 self.finding = Call::Idle;
                 self.fail(cause);
             }
+            Input::TopicsChecked => self.topics = Topics::Checked,
             Input::Aborted(fact) => self.aborted(now, fact),
             Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
             Input::Tick => {}
@@ -146,7 +172,9 @@ impl Transaction {
             Call::Wait(until) => Some(until),
             Call::Idle | Call::Asked => None,
         };
-        [wait(self.call), wait(self.finding), self.outbox.next_deadline(now)].into_iter().flatten().min()
+        // A batch that can't leave any more has no deadline either: it would be over for ever.
+        let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
+        [wait(self.call), wait(self.finding), outbox, self.abort_until].into_iter().flatten().min()
     }
 
     fn take(&mut self, partition: TopicPartition, batch: Batch) -> Result<(), Misuse> {
@@ -176,20 +204,19 @@ impl Transaction {
         Ok(())
     }
 
-    fn end(&mut self, goal: Goal) -> Result<(), Misuse> {
+    fn end(&mut self, now: Moment, goal: Goal) -> Result<(), Misuse> {
         match (&self.state, goal) {
-            (State::Open, _) | (State::AbortRequired(_), Goal::Abort) => {
+            (
+                State::Open | State::Draining(Goal::Prepare | Goal::Commit) | State::AbortRequired(_),
+                Goal::Abort,
+            ) => {
                 self.state = State::Draining(goal);
-                if goal == Goal::Abort {
-                    self.discard();
-                }
+                self.abort_until = Some(now.after(self.abort_patience));
+                self.discard();
             }
+            (State::Open, Goal::Prepare | Goal::Commit) => self.state = State::Draining(goal),
             (State::AbortRequired(cause), Goal::Prepare | Goal::Commit) => {
                 self.effects.push_back(Effect::Failed(cause.clone()));
-            }
-            (State::Draining(Goal::Prepare | Goal::Commit), Goal::Abort) => {
-                self.state = State::Draining(Goal::Abort);
-                self.discard();
             }
             (State::Draining(_) | State::Prepared | State::Ending | State::Done, _) => return Err(Misuse),
         }
@@ -232,6 +259,27 @@ impl Transaction {
         for (partition, batch) in asked {
             self.learn(now, &partition, batch, BatchFact::RetryAfterMetadata);
         }
+        if !self.sends() {
+            // What was under way when the transaction failed, and was not stored, is not sent again.
+            self.discard();
+        }
+    }
+
+    /// True while batches may leave.
+    fn sends(&self) -> bool {
+        match self.state {
+            State::Open | State::Draining(Goal::Prepare | Goal::Commit) => true,
+            State::Draining(Goal::Abort)
+            | State::AbortRequired(_)
+            | State::Prepared
+            | State::Ending
+            | State::Done => false,
+        }
+    }
+
+    fn refused(&mut self, batch: BatchId, cause: Cause) {
+        self.fail(cause);
+        self.effects.push_back(Effect::Discarded(vec![batch]));
     }
 
     fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: BatchFact<Cause>) {
@@ -248,10 +296,10 @@ impl Transaction {
                 }
             }
             Step::Refused { partition, cause } if cause.is_fenced() => self.fenced(cause.on(partition)),
-            Step::Refused { partition, cause } => self.fail(cause.on(partition)),
+            Step::Refused { partition, cause } => self.refused(batch, cause.on(partition)),
             Step::Gap { partition } => {
                 let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER with no earlier batch missing";
-                self.fail(Cause::new(CauseKind::SequenceGap, detail).on(partition));
+                self.refused(batch, Cause::new(CauseKind::SequenceGap, detail).on(partition));
             }
             Step::Unknown => {}
         }
@@ -288,8 +336,9 @@ impl Transaction {
         }
         match self.state.clone() {
             State::Open => self.send(now),
-            State::Draining(Goal::Abort) | State::Ending => self.abort(),
+            State::Draining(Goal::Abort) | State::Ending => self.abort(now),
             State::Draining(goal) => {
+                self.check_topics();
                 self.send(now);
                 self.prepare(goal);
             }
@@ -346,6 +395,14 @@ impl Transaction {
         }
     }
 
+    /// Asked beside the last batches, so that it costs no time of its own.
+    fn check_topics(&mut self) {
+        if self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
+            self.topics = Topics::Asked;
+            self.effects.push_back(Effect::CheckTopics);
+        }
+    }
+
     fn prepare(&mut self, goal: Goal) {
         // send() may have failed the transaction.
         if self.state != State::Draining(goal) || !self.outbox.is_empty() || self.call != Call::Idle {
@@ -354,7 +411,7 @@ impl Transaction {
         if self.evidence.partitions.is_empty() {
             return self.finish(Finish::Empty);
         }
-        if goal == Goal::Prepare && self.start == StartTime::Asked {
+        if self.topics == Topics::Asked || (goal == Goal::Prepare && self.start == StartTime::Asked) {
             return;
         }
         let mut evidence = std::mem::take(&mut self.evidence);
@@ -367,7 +424,11 @@ impl Transaction {
 
     /// EndTxn(abort) goes out only when no Produce and no AddPartitionsToTxn is under way: on brokers that do
     /// not verify, one that arrives after the marker would leave a transaction that nobody ends.
-    fn abort(&mut self) {
+    fn abort(&mut self, now: Moment) {
+        if self.reached && self.abort_until.is_some_and(|until| until <= now) {
+            let detail = "the abort was not answered in time";
+            return self.finish(Finish::Abandoned(Cause::new(CauseKind::Unreachable, detail)));
+        }
         if self.call != Call::Idle || self.outbox.in_flight() {
             return;
         }
@@ -411,6 +472,7 @@ impl Transaction {
 
     fn finish(&mut self, finish: Finish) {
         self.state = State::Done;
+        self.abort_until = None;
         self.effects.push_back(Effect::Finished(finish));
     }
 

@@ -77,7 +77,8 @@ impl Bench {
     pub async fn committed(&self) -> Vec<String> {
         within(async {
             loop {
-                let (stable, all) = (self.ends(Isolation::Committed).await, self.ends(Isolation::Uncommitted).await);
+                let (stable, all) =
+                    (self.ends(Isolation::Committed).await, self.ends(Isolation::Uncommitted).await);
                 if stable == all {
                     return self.visible().await;
                 }

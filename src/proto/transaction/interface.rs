@@ -51,6 +51,8 @@ pub enum Input {
     Leaders(Vec<(TopicPartition, Option<NodeId>)>),
     /// A topic is no longer the one that was written to.
     TopicReplaced(Cause),
+    /// The answer to [`Effect::CheckTopics`]: nothing is known of a topic that was replaced.
+    TopicsChecked,
     /// EndTxn(abort) was answered, or failed.
     Aborted(AbortFact),
     /// The coordinator told the start time, or could not.
@@ -105,6 +107,9 @@ pub enum Effect {
     Produce(Produce),
     /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
     FindLeaders(Vec<TopicPartition>),
+    /// See whether the topics are still those that were written to, and answer with [`Input::TopicsChecked`] or
+    /// [`Input::TopicReplaced`].
+    CheckTopics,
     /// Ask for the transaction's start time.
     Describe,
     /// The coordinator is no longer where it was.
