@@ -9,7 +9,7 @@ use super::Exit;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The shell
+    /// Shell to print it for
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -22,7 +22,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A transactional id, or a file with a prepared transaction
+    /// Transactional id, or file with a prepared transaction
     #[arg(value_name = "ID|FILE")]
     what: String,
 }
