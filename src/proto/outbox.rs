@@ -95,14 +95,14 @@ pub enum Step<C> {
         /// Whether the leader must be looked up first.
         metadata: bool,
     },
-    /// It can't be stored: the transaction must be aborted.
+    /// It can't be stored and is forgotten: the transaction must be aborted.
     Refused {
         /// The partition.
         partition: TopicPartition,
         /// Why.
         cause: C,
     },
-    /// A gap in the sequences: the transaction must be aborted.
+    /// A gap in the sequences: the batch is forgotten, and the transaction must be aborted.
     Gap {
         /// The partition.
         partition: TopicPartition,
@@ -268,8 +268,14 @@ impl Outbox {
             // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
             // the missing one is stored. With nothing missing before it, the broker lost our history.
             BatchFact::OutOfOrder if at > 0 => queue.again(now, at, None, false),
-            BatchFact::OutOfOrder => Step::Gap { partition: partition.clone() },
-            BatchFact::Refused(cause) => Step::Refused { partition: partition.clone(), cause },
+            BatchFact::OutOfOrder => {
+                queue.sent.remove(at);
+                Step::Gap { partition: partition.clone() }
+            }
+            BatchFact::Refused(cause) => {
+                queue.sent.remove(at);
+                Step::Refused { partition: partition.clone(), cause }
+            }
         }
     }
 
@@ -325,8 +331,11 @@ impl Queue {
         if let Some(sent) = self.sent.get_mut(at) {
             sent.in_flight = false;
         }
-        let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
-        self.not_before = self.not_before.max(now.after(wait));
+        // Batches that were under way together are one failure: their waits don't add up.
+        if wait.is_some() || self.not_before <= now {
+            let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
+            self.not_before = self.not_before.max(now.after(wait));
+        }
         Step::Again { metadata }
     }
 

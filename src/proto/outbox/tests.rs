@@ -121,3 +121,16 @@ fn requests_stay_under_their_size() {
     assert_eq!(first[0].items.len(), 10);
     assert_eq!(o.drain(Moment(0), |_| Some(NODE))[0].items.len(), 5);
 }
+
+#[test]
+fn batches_that_fail_together_wait_once() {
+    let mut o = outbox();
+    for id in 1..=5 {
+        o.push(p(0), batch(id, 10));
+        drain(&mut o, 0);
+    }
+    for id in 1..=5 {
+        learn(&mut o, 0, id, BatchFact::Retry);
+    }
+    assert_eq!(drain(&mut o, 100_000), [(1, 0)], "after the first wait, not after five");
+}
