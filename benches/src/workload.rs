@@ -41,7 +41,7 @@ pub struct Bench {
 /// What the throughput workload gave, one value a round.
 #[derive(Debug, Clone)]
 pub struct Throughput {
-    /// Records a second, from the first record to the answer of the last commit.
+    /// Records a second, from the first record until the last commit is settled.
     pub records_per_second: Sample,
     /// Processor seconds of this process, by million records.
     pub cpu_seconds_per_million: Sample,

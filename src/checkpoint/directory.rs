@@ -116,6 +116,12 @@ impl DirectoryStore {
             .collect()
     }
 
+    /// Where the file of a committable lies, or would lie.
+    #[must_use]
+    pub fn committable_path(&self, committable: &Committable) -> PathBuf {
+        committables_dir(&self.dir).join(committable_name(committable))
+    }
+
     /// The directory.
     #[must_use]
     pub fn dir(&self) -> &Path {

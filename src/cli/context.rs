@@ -44,6 +44,11 @@ impl Context {
         !self.quiet && !self.json && io::stderr().is_terminal()
     }
 
+    /// Whether a cluster was named.
+    pub(super) fn names_a_cluster(&self) -> bool {
+        self.bootstrap.as_deref().is_some_and(|b| !b.is_empty())
+    }
+
     /// The settings for the cluster that was named.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod exit;
 mod format;
 mod pipe;
 mod settings;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,8 @@ enum Command {
     Pipe(pipe::Args),
     /// Read a topic
     Cat(cat::Args),
+    /// Look at transactions, and end them
+    Txn(txn::Args),
     /// Run a Kafka broker in memory, for trying things out
     Broker(broker::Args),
     /// Print a shell's completion script
@@ -79,6 +82,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Pipe(args) => pipe::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
+        Command::Txn(args) => txn::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,
         Command::Completions(args) => completions::run::<Cli>(&args),
     }

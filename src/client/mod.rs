@@ -10,6 +10,7 @@ mod look;
 mod offsets;
 mod partitioner;
 mod producer;
+mod prove;
 mod repair;
 mod resume;
 mod router;
@@ -19,10 +20,15 @@ mod transaction;
 mod writer;
 
 pub use crate::exchange::Isolation;
+pub use admin::{
+    Admin, AdminError, Blind, ProducerState, ProducersUnknown, TransactionDescription, TransactionFilter,
+    TransactionListing, TransactionSummary,
+};
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
+pub use prove::Examined;
 pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
@@ -112,6 +118,15 @@ impl Client {
     /// Cancel safe.
     pub async fn settle(&self, target: SettleTarget, patience: Duration) -> Result<Settled, SettleError> {
         settle::settle(&self.router, target, patience).await
+    }
+
+    /// Looks at everything that the cluster shows about a committable, and changes nothing. Needs DESCRIBE on the id, READ
+    /// and DESCRIBE on the topics. Takes a few seconds at most where something does not answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn examine(&self, committable: &Committable) -> Examined {
+        prove::examine(&self.router, committable).await
     }
 
     /// Writes the missing markers of a hanging decision, if it is proven and its coordinator is done with it, and sees

@@ -51,6 +51,7 @@ struct State {
     /// When a topic's metadata was told last.
     topics_at: HashMap<TopicName, Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
+    profiles: HashMap<NodeId, (Moment, BrokerProfile)>,
     next_bootstrap: usize,
     next_node: usize,
 }
@@ -197,7 +198,7 @@ impl Router {
         })
     }
 
-    /// Open connections first, then the known brokers, then the bootstrap servers.
+    /// Where to ask: open connections first, then the known brokers, then the bootstrap servers.
     fn candidates(&self) -> Vec<(Place, (Arc<str>, u16))> {
         let mut state = self.state();
         let mut nodes: Vec<NodeId> = state.cluster.nodes().collect();
@@ -281,11 +282,18 @@ impl Router {
             return Err(CallError::NotSent(format!("broker {node} is not known")));
         };
         let (learned, profile) = connection.ready().await?;
-        if self.clock.now().since(learned) < FRESH {
-            return Ok(profile);
+        let kept = self.state().profiles.get(&node).cloned();
+        let now = self.clock.now();
+        let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
+        if now.since(newest.0) < FRESH {
+            return Ok(newest.1);
         }
         let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
-        profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))
+        let profile =
+            profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))?;
+        // Its age counts from before the question: what the broker says may have changed since.
+        self.state().profiles.insert(node, (now, profile.clone()));
+        Ok(profile)
     }
 
     /// The transaction version to begin a transaction with, as the coordinator sees it now.

@@ -117,10 +117,23 @@ impl IdPrefix {
     /// [`IdPrefix::parse`], for brokers before version 2 do not filter.
     #[must_use]
     pub fn pattern(&self) -> String {
-        let escape = |c: char| if c.is_ascii_punctuation() { format!("\\{c}") } else { c.to_string() };
-        let prefix: String = self.0.chars().map(escape).collect();
-        format!("{prefix}-[0-9]+-[0-9]+")
+        format!("{}-[0-9]+-[0-9]+", re2_quote(&self.0))
     }
+}
+
+/// The RE2 pattern that matches exactly `text`. Only what has a meaning is escaped: `\<` is no escape but a word's
+/// beginning for some engines.
+#[must_use]
+pub fn re2_quote(text: &str) -> String {
+    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
+    let quote = |c: char| if special(c) { format!("\\{c}") } else { c.to_string() };
+    text.chars().map(quote).collect()
+}
+
+/// The RE2 pattern that matches whatever begins with `prefix`.
+#[must_use]
+pub fn re2_prefix(prefix: &str) -> String {
+    format!("(?s){}.*", re2_quote(prefix))
 }
 
 /// Digits without a sign or leading zeros, so that one number has one spelling.

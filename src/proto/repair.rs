@@ -4,7 +4,9 @@
 //! decision that somebody can prove, and only where something of this very transaction is open.
 
 use super::{
-    resume::{CoordinatorState, Decision, Described, TransactionView},
+    committable::Committable,
+    evidence::{LogProof, PartitionVerdict, combine},
+    resume::{CoordinatorState, Decision, Described, SameTransaction, TransactionView, same_transaction},
     settle::{CommittedButHanging, DecidedBy, HangingPartition},
 };
 use crate::ids::{Identity, TopicPartition};
@@ -27,6 +29,9 @@ pub struct MarkerToWrite {
 /// Why nothing is written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepairRefused {
+    /// Nothing is decided.
+    #[error("the transaction is open: commit it or abort it")]
+    Open,
     /// Nothing proves what was decided. It may be committed.
     #[error("what was decided is not proven; it may be committed")]
     NotProven,
@@ -53,6 +58,63 @@ pub enum RepairRefused {
     /// There is no epoch after 32767.
     #[error("the marker's epoch would be above 32767")]
     NoEpochLeft,
+}
+
+/// A decision, and how it came about.
+pub type Proven = (Decision, DecidedBy);
+
+/// The decision on a committable's transaction, as its coordinator and the logs prove it. `logs` are the partitions
+/// whose log could be read, `level` is the finalized level of `transaction.version`.
+///
+/// # Errors
+/// [`RepairRefused::Open`] and [`RepairRefused::StillDeciding`] while there is no decision, or the coordinator carries it
+/// out; [`RepairRefused::NotProven`] when nothing tells. An abort in one log proves nothing for the other partitions: an
+/// administrator may have written it.
+pub fn proven_decision(
+    committable: &Committable,
+    coordinator: &Described,
+    logs: &[(TopicPartition, PartitionVerdict)],
+    level: Option<i16>,
+) -> Result<Proven, RepairRefused> {
+    let pinned = committable.end_txn_version.map(DecidedBy::end_txn);
+    let same = match coordinator {
+        Described::Transaction(view) => {
+            (same_transaction(committable, view) != SameTransaction::No).then_some(view)
+        }
+        Described::NotFound | Described::Relookup | Described::Retry | Described::Blind => None,
+    };
+    if let Some(view) = same {
+        match view.state {
+            CoordinatorState::PrepareCommit
+            | CoordinatorState::PrepareAbort
+            | CoordinatorState::PrepareEpochFence
+            | CoordinatorState::Dead => return Err(RepairRefused::StillDeciding),
+            CoordinatorState::Ongoing if view.identity == committable.identity => {
+                return Err(RepairRefused::Open);
+            }
+            CoordinatorState::CompleteCommit => {
+                return pinned.map(|by| (Decision::Commit, by)).ok_or(RepairRefused::NotProven);
+            }
+            CoordinatorState::CompleteAbort => {
+                let level = level.ok_or(RepairRefused::NotProven)?;
+                let rotated = view.identity.producer_id != committable.identity.producer_id;
+                let proven = if rotated {
+                    // The epochs were used up: only an end on V2 gives out a producer id by itself.
+                    Some((Decision::Abort, DecidedBy::FenceV2))
+                } else {
+                    decision_in_view(view, committable.identity, level)
+                };
+                return proven.ok_or(RepairRefused::NotProven);
+            }
+            CoordinatorState::Ongoing | CoordinatorState::Empty | CoordinatorState::Unknown => {}
+        }
+    }
+    match (combine(logs), pinned) {
+        (LogProof::Committed { .. }, Some(by)) => Ok((Decision::Commit, by)),
+        (LogProof::Committed { .. } | LogProof::Lost { .. } | LogProof::Nothing, _) => {
+            Err(RepairRefused::NotProven)
+        }
+    }
 }
 
 /// The decision that a coordinator still shows for the transaction that is open as `open` on some partition, and how

@@ -91,3 +91,67 @@ fn a_coordinator_proves_only_the_transaction_that_it_ended_last() {
     let rotated = TransactionView { identity: Identity::new(9, 0), ..view(S::CompleteCommit, 0) };
     assert_eq!(decision_in_view(&rotated, OURS, 2), None);
 }
+
+fn committable(version: i16) -> Committable {
+    Committable {
+        transactional_id: TransactionalId::new("id"),
+        identity: OURS,
+        end_txn_version: Some(version),
+        start_ms: Some(1),
+        timeout_ms: None,
+        deadline_ms: None,
+        cluster_id: None,
+        partitions: vec![],
+    }
+}
+
+fn proven(version: i16, now: &Described, logs: &[PartitionVerdict]) -> Result<Proven, RepairRefused> {
+    let logs: Vec<_> = (0..).zip(logs).map(|(p, verdict)| (TopicPartition::new("t", p), *verdict)).collect();
+    proven_decision(&committable(version), now, &logs, Some(if version >= 5 { 2 } else { 1 }))
+}
+
+fn shows(state: CoordinatorState, identity: Identity) -> Described {
+    Described::Transaction(TransactionView { state, start_ms: 1, identity, partitions: vec![] })
+}
+
+#[test]
+fn a_coordinator_that_still_knows_the_transaction_proves_its_decision() {
+    use CoordinatorState::{CompleteAbort, CompleteCommit};
+    let next = Identity::new(7, 4);
+    let rotated = Identity::new(8, 0);
+    for (version, state, identity, expected) in [
+        (4, CompleteCommit, OURS, (Decision::Commit, DecidedBy::EndTxnV1)),
+        (5, CompleteCommit, next, (Decision::Commit, DecidedBy::EndTxnV2)),
+        (5, CompleteCommit, rotated, (Decision::Commit, DecidedBy::EndTxnV2)),
+        (4, CompleteAbort, OURS, (Decision::Abort, DecidedBy::EndTxnV1)),
+        (4, CompleteAbort, next, (Decision::Abort, DecidedBy::FenceV1)),
+        (5, CompleteAbort, next, (Decision::Abort, DecidedBy::EndTxnV2)),
+        (5, CompleteAbort, rotated, (Decision::Abort, DecidedBy::FenceV2)),
+    ] {
+        assert_eq!(proven(version, &shows(state, identity), &[]), Ok(expected), "{state:?} {identity}");
+    }
+}
+
+#[test]
+fn an_open_transaction_or_one_being_decided_is_left_alone() {
+    assert_eq!(proven(5, &shows(CoordinatorState::Ongoing, OURS), &[]), Err(RepairRefused::Open));
+    for state in [CoordinatorState::PrepareCommit, CoordinatorState::PrepareAbort] {
+        let now = shows(state, Identity::new(7, 4));
+        assert_eq!(proven(5, &now, &[]), Err(RepairRefused::StillDeciding));
+    }
+}
+
+#[test]
+fn a_commit_in_one_log_proves_the_decision_and_an_abort_in_one_does_not() {
+    let stalls = PartitionVerdict::NoMarkerYet { last_stable_offset: 3 };
+    let own =
+        PartitionVerdict::Committed { marker_epoch: 4, records: crate::proto::evidence::RecordsLeft::Yes };
+    let aborted = PartitionVerdict::Aborted { marker_epoch: 4 };
+    let later = shows(CoordinatorState::Empty, Identity::new(7, 9));
+    for now in [Described::NotFound, Described::Blind, later] {
+        assert_eq!(proven(5, &now, &[stalls, own]), Ok((Decision::Commit, DecidedBy::EndTxnV2)));
+        for logs in [&[stalls, aborted][..], &[stalls], &[own, aborted]] {
+            assert_eq!(proven(5, &now, logs), Err(RepairRefused::NotProven));
+        }
+    }
+}

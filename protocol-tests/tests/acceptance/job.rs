@@ -31,6 +31,8 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Job<'a> {
     ground: &'a Ground,
     program: Program,
+    /// Where the program is told that the cluster is.
+    pub(crate) bootstrap: String,
     pub(crate) topic: String,
     pub(crate) prefix: String,
     records: u64,
@@ -74,7 +76,8 @@ impl<'a> Job<'a> {
         let own = ["--rate", &rate, "--checkpoint-interval", &interval];
         let options = own.iter().chain(options).map(|word| (*word).to_owned()).collect();
         let (program, starts) = (Program::ensure()?, Cell::new(0));
-        Ok(Self { ground, program, topic, prefix, records, options, folder, starts })
+        let bootstrap = ground.bootstrap().to_owned();
+        Ok(Self { ground, program, bootstrap, topic, prefix, records, options, folder, starts })
     }
 
     pub(crate) fn input(&self) -> PathBuf {
@@ -101,7 +104,7 @@ impl<'a> Job<'a> {
         let trace = self.folder.path().join(format!("trace-{number}"));
         let (input, state) = (self.input().display().to_string(), self.state().display().to_string());
         let words = ["pipe", "--topic", &self.topic, "--input", &input, "--state", &state, "--json"];
-        let whereto = ["--bootstrap", self.ground.bootstrap(), "--transactional-id-prefix", &self.prefix];
+        let whereto = ["--bootstrap", &self.bootstrap, "--transactional-id-prefix", &self.prefix];
         let all = words.iter().chain(&whereto).chain(options).map(|word| (*word).to_owned());
         let mut pipe = self.program.invoke(all.chain(self.options.iter().cloned()));
         pipe = pipe.env("KAFKA_2PC_TRACE", trace.display());
@@ -129,7 +132,7 @@ impl<'a> Job<'a> {
 
     /// Runs another command of the program against the same cluster.
     pub(crate) fn command(&self, words: &[&str]) -> Invocation {
-        let whereto = ["--bootstrap", self.ground.bootstrap()];
+        let whereto = ["--bootstrap", &self.bootstrap];
         self.program.invoke(words.iter().chain(&whereto).copied())
     }
 

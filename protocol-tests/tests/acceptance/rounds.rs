@@ -104,7 +104,7 @@ fn round(ground: &Ground, random: &mut Random, hits: &mut Hits) -> Outcome {
 
 /// When to kill a pipe. Most moments are anywhere in its share of what is left; every third is soon, when it still recovers.
 fn moment(random: &mut Random, left: Duration, kills: u32) -> Duration {
-    let soon = Duration::from_millis(400);
+    let soon = Duration::from_millis(300);
     let share = left.mul_f64(1.6 / f64::from(kills + 1));
     if random.below(3) == 0 { random.within(soon.min(share)) } else { random.within(share) }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::outcome::{CoordinatorSaw, Evidence, LossCause, Outcome};
+use crate::proto::evidence::{PartitionVerdict, RecordsLeft};
 
 impl Outcome {
     /// The outcome as an operator wants to read it, with what proves it.
@@ -26,7 +27,7 @@ impl Outcome {
             Self::Undecidable(why) => {
                 _ = write!(text, "undecidable: {}", why.coordinator.story());
                 for (partition, verdict) in &why.partitions {
-                    _ = write!(text, "; {partition}: {verdict:?}");
+                    _ = write!(text, "; {partition}: {}", verdict.story());
                 }
                 Ok(())
             }
@@ -85,6 +86,31 @@ impl CoordinatorSaw {
             }
             Self::NotFound => "the coordinator does not know the id".into(),
             Self::Blind => "the coordinator may not or can't be asked".into(),
+        }
+    }
+}
+
+impl PartitionVerdict {
+    /// What the log of a partition shows about the transaction.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match self {
+            Self::Committed { records: RecordsLeft::Yes, .. } => "its commit marker is there".into(),
+            Self::Committed { records: RecordsLeft::No, .. } => {
+                "its commit marker is there, its records are removed".into()
+            }
+            Self::Aborted { marker_epoch } => format!("an abort marker of epoch {marker_epoch} ends it"),
+            Self::CommitOfOtherEpoch { marker_epoch } => {
+                format!("a commit marker of epoch {marker_epoch}, which is not its own, ends it")
+            }
+            Self::NoMarkerYet { last_stable_offset } => {
+                format!("no marker ends it, and readers stall at offset {last_stable_offset}")
+            }
+            Self::MarkerGone => "its marker is removed".into(),
+            Self::Gone => "neither its records nor its marker are left".into(),
+            Self::TopicRecreated { .. } => "the topic was deleted and created anew".into(),
+            Self::TopicMissing => "the topic is deleted".into(),
+            Self::Denied => "READ on the topic is missing".into(),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A little administration.
+//! Creating topics.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Client, ClientError};
+use crate::client::{Client, ClientError};
 use crate::{
     exchange::CreateTopic,
     ids::TopicId,

@@ -1,0 +1,190 @@
+//! `txn abort`: aborts what is open under a transactional id, and nothing else.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    settled::{names, settle},
+    span,
+};
+use crate::{
+    checkpoint::{read_committable, read_newest},
+    cli::{Context, Exit},
+    client::{Admin, Client, TransactionDescription},
+    ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
+    net::Clock,
+    proto::{
+        resume::{CoordinatorState, Decision},
+        settle::{DecidedBy, SettlePartition, SettleTarget},
+    },
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The transactional id
+    #[arg(value_name = "ID")]
+    id: String,
+    /// A job's state: what it has prepared is not aborted
+    #[arg(long, value_name = "DIR")]
+    state: Vec<PathBuf>,
+    /// Abort although a committable names the id, or no --state was given that could
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
+    let client = super::client(context, timeout)?;
+    let id = TransactionalId::new(args.id.as_str());
+    let admin = client.admin();
+    let Some(found) = admin.describe_transaction(&id).await? else {
+        return tell(context, &id, None, ("nothing-open", "its coordinator does not know it", Exit::Done));
+    };
+    let refused = |why: &str| tell(context, &id, Some(&found), ("refused", why, Exit::Failed));
+    match found.state {
+        CoordinatorState::Ongoing => {}
+        CoordinatorState::Empty | CoordinatorState::CompleteCommit | CoordinatorState::CompleteAbort => {
+            return nothing_open(context, &admin, (&id, &found)).await;
+        }
+        CoordinatorState::PrepareCommit
+        | CoordinatorState::PrepareAbort
+        | CoordinatorState::PrepareEpochFence
+        | CoordinatorState::Dead
+        | CoordinatorState::Unknown => {
+            return refused("it is decided already, and its coordinator is carrying that out");
+        }
+    }
+    if !args.force {
+        if args.state.is_empty() {
+            return refused(
+                "it may be prepared, to be committed later: name the state of its job with --state DIR, or use --force",
+            );
+        }
+        for dir in &args.state {
+            if let Some(file) = prepared_in(dir, &id)? {
+                return refused(&format!(
+                    "it is prepared, to be committed: {} (--force aborts it in spite of that, and its records are lost)",
+                    file.display()
+                ));
+            }
+        }
+    }
+    abort(context, &client, (&id, &found), timeout).await
+}
+
+async fn abort(
+    context: &Context,
+    client: &Client,
+    (id, found): (&TransactionalId, &TransactionDescription),
+    timeout: Duration,
+) -> anyhow::Result<Exit> {
+    let age = found.start_ms.map_or_else(|| "?".to_owned(), |s| span(Clock::wall_ms().saturating_sub(s)));
+    context.say(format!(
+        "aborting {id}: {}, open for {age}, partitions {}",
+        found.identity,
+        names(&found.partitions)
+    ));
+    let level = client.transaction_level().await?;
+    client.admin().abort_transaction(id, found.timeout).await?;
+    let partition = |p: &TopicPartition| SettlePartition {
+        partition: p.clone(),
+        topic_id: TopicId::UNKNOWN,
+        offset: None,
+    };
+    let target = SettleTarget {
+        transactional_id: id.clone(),
+        identity: found.identity,
+        decision: Decision::Abort,
+        by: Some(DecidedBy::fence(level)),
+        partitions: found.partitions.iter().map(partition).collect(),
+    };
+    match settle(client, target, timeout).await.story() {
+        None => tell(context, id, Some(found), ("aborted", "its records are not visible", Exit::Done)),
+        Some(story) => tell(context, id, Some(found), ("hanging", &story, Exit::Failed)),
+    }
+}
+
+/// Nothing is to be aborted; but does an earlier end hang?
+async fn nothing_open(
+    context: &Context,
+    admin: &Admin,
+    (id, found): (&TransactionalId, &TransactionDescription),
+) -> anyhow::Result<Exit> {
+    let (open, unseen) = open_of(admin, found.identity.producer_id).await?;
+    if !open.is_empty() {
+        let why = format!(
+            "its coordinator says {}, but its producer id holds {} open: an earlier end hangs there. An abort would \
+             decide those records, whatever was decided before; see `kafka-2pc txn repair`",
+            found.state.name(),
+            names(&open)
+        );
+        return tell(context, id, Some(found), ("refused", &why, Exit::Failed));
+    }
+    if !unseen.is_empty() {
+        context.warn(format!("these partitions could not be looked at: {}", names(&unseen)));
+    }
+    tell(context, id, Some(found), ("nothing-open", "nothing is open under it", Exit::Done))
+}
+
+/// The partitions that a producer id holds open, and those that could not be looked at.
+async fn open_of(
+    admin: &Admin,
+    producer_id: ProducerId,
+) -> anyhow::Result<(Vec<TopicPartition>, Vec<TopicPartition>)> {
+    let all = admin.all_partitions().await?;
+    let (mut open, mut unseen) = (Vec::new(), Vec::new());
+    for (place, producers) in admin.describe_producers(&all).await {
+        match producers {
+            Err(_) => unseen.push(place),
+            Ok(list) => {
+                if list.iter().any(|p| p.producer_id == producer_id && p.open_since.is_some()) {
+                    open.push(place);
+                }
+            }
+        }
+    }
+    Ok((open, unseen))
+}
+
+/// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
+fn prepared_in(dir: &std::path::Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
+    anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
+    let files = match std::fs::read_dir(dir.join("committables")) {
+        Ok(files) => files.collect::<Result<Vec<_>, _>>()?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let kept = files.into_iter().map(|file| file.path());
+    for path in kept.filter(|path| path.extension().is_some_and(|e| e == "committable")) {
+        if read_committable(&path)?.transactional_id == *id {
+            return Ok(Some(path));
+        }
+    }
+    let newest = read_newest(dir)?;
+    let mut listed = newest.iter().flat_map(|checkpoint| &checkpoint.committables);
+    Ok(listed.any(|l| l.committable.transactional_id == *id).then(|| dir.to_owned()))
+}
+
+fn tell(
+    context: &Context,
+    id: &TransactionalId,
+    found: Option<&TransactionDescription>,
+    (outcome, why, exit): (&str, &str, Exit),
+) -> anyhow::Result<Exit> {
+    if context.json() {
+        let partition = |p: &TopicPartition| json!({ "topic": &*p.topic, "partition": p.partition });
+        let line = json!({
+            "transactional_id": id.as_str(),
+            "producer_id": found.map(|f| f.identity.producer_id.0),
+            "epoch": found.map(|f| f.identity.epoch.0),
+            "age_ms": found.and_then(|f| f.start_ms).map(|s| Clock::wall_ms().saturating_sub(s)),
+            "partitions": found.iter().flat_map(|f| &f.partitions).map(partition).collect::<Vec<_>>(),
+            "outcome": outcome,
+            "evidence": why,
+        });
+        context.print(line.to_string())?;
+    } else {
+        context.print(format!("{id}: {}: {why}", outcome.replace('-', " ")))?;
+    }
+    Ok(exit)
+}

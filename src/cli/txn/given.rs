@@ -1,0 +1,103 @@
+//! The committables that a command was given: files, or a job's state.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::{
+    checkpoint::{Binding, CheckpointStore, DirectoryStore, read_committable, read_newest},
+    client::Client,
+    proto::{committable::Committable, settle::CommittedButHanging},
+};
+
+/// Where committables come from.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Source {
+    /// Files with a prepared transaction each, as they lie in DIR/committables
+    #[arg(value_name = "FILE", required_unless_present = "state", conflicts_with = "state")]
+    files: Vec<PathBuf>,
+    /// All of a job's state
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+/// One committable, and where it was found.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    /// Its file.
+    pub(super) file: PathBuf,
+    /// What is in it.
+    pub(super) committable: Committable,
+    /// Whether the checkpoint that it belongs to is complete.
+    pub(super) checkpoint: Completeness,
+}
+
+/// Whether a committable's checkpoint is complete, as far as can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Completeness {
+    /// The newest checkpoint lists it, or the file lies outside of any state.
+    Complete,
+    /// The state that the file lies in does not list it: its records will be written again.
+    Incomplete,
+}
+
+/// What was given, and the lock on it while it is worked on.
+pub(super) struct Taken {
+    pub(super) given: Vec<Given>,
+    /// What the state knows as hanging.
+    pub(super) retired: Vec<CommittedButHanging>,
+    _lock: Option<DirectoryStore>,
+}
+
+impl Source {
+    /// Reads them; a state is held until [`Taken`] is dropped.
+    ///
+    /// # Errors
+    /// A file that can't be read, or a state that is in use or belongs to another cluster.
+    pub(super) async fn take(&self, client: &Client) -> anyhow::Result<Taken> {
+        let Some(dir) = &self.state else {
+            let given = self.files.iter().map(|file| from_file(file)).collect::<Result<_, _>>()?;
+            return Ok(Taken { given, retired: Vec::new(), _lock: None });
+        };
+        anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
+        let binding = Binding { cluster_id: client.cluster_id().await?, ..Binding::default() };
+        let mut store = DirectoryStore::open(dir, binding)?;
+        let checkpoint = store.load()?;
+        let listed = checkpoint.iter().flat_map(|c| &c.committables).map(|listed| Given {
+            file: store.committable_path(&listed.committable),
+            committable: listed.committable.clone(),
+            checkpoint: Completeness::Complete,
+        });
+        let mut given: Vec<_> = listed.collect();
+        given.extend(store.unlisted()?.into_iter().map(|unlisted| Given {
+            file: unlisted.path,
+            committable: unlisted.committable,
+            checkpoint: Completeness::Incomplete,
+        }));
+        let retired = checkpoint.iter().flat_map(|c| &c.writers).flat_map(|w| w.retired.clone()).collect();
+        Ok(Taken { given, retired, _lock: Some(store) })
+    }
+}
+
+/// The committable in a file.
+///
+/// # Errors
+/// It can't be read.
+pub(super) fn from_file(file: &Path) -> anyhow::Result<Given> {
+    let committable = read_committable(file)?;
+    let path = std::path::absolute(file).with_context(|| file.display().to_string())?;
+    let checkpoint = completeness(&path, &committable)?;
+    Ok(Given { file: file.to_owned(), committable, checkpoint })
+}
+
+/// `DIR/committables/FILE` belongs to the state in DIR, if there is one.
+fn completeness(file: &Path, committable: &Committable) -> anyhow::Result<Completeness> {
+    let inside = file.parent().filter(|parent| parent.ends_with("committables"));
+    let Some(dir) = inside.and_then(Path::parent).filter(|dir| dir.join("lock").exists()) else {
+        return Ok(Completeness::Complete);
+    };
+    let listed = read_newest(dir)?.is_some_and(|checkpoint| {
+        checkpoint.committables.iter().any(|listed| listed.committable.identity == committable.identity)
+    });
+    Ok(if listed { Completeness::Complete } else { Completeness::Incomplete })
+}

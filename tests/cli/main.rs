@@ -1,0 +1,6 @@
+//! The program as a process, against the embedded broker.
+#![cfg(feature = "cli")]
+
+mod cat;
+mod program;
+mod txn;
