@@ -64,7 +64,12 @@ async fn answers_that_ask_for_a_retry_keep_order_bytes_and_sequence() {
         for (code, nth) in codes.iter().flat_map(|code| [1, 2, 4].map(|nth| (*code, nth))) {
             let b = Bench::new(profile.clone()).await;
             let mut transaction = b.producer("a").batch_size(70).init().await.unwrap().begin();
-            b.broker.inject(Fault { api: Api::Produce, node: None, nth, reaction: Reaction::ErrorCode(code) });
+            b.broker.inject(Fault {
+                api: Api::Produce,
+                node: None,
+                nth,
+                reaction: Reaction::ErrorCode(code),
+            });
             within(write_many(&b, &mut transaction, &numbered("v", 20))).await.unwrap();
             transaction.commit().await.unwrap();
             assert_eq!(b.committed().await, numbered("v", 20), "{} code {code}, request {nth}", profile.name);
@@ -83,7 +88,8 @@ async fn answers_that_end_the_transaction_fail_it_once_and_the_next_one_works() 
             b.write(&mut transaction, &["no"]).await;
             b.fault(Api::Produce, Reaction::ErrorCode(code));
             let inits = b.broker.requests(Api::InitProducerId);
-            let Err(SendError::Failed(cause)) = within(write_many(&b, &mut transaction, &numbered("no", 3))).await
+            let Err(SendError::Failed(cause)) =
+                within(write_many(&b, &mut transaction, &numbered("no", 3))).await
             else {
                 panic!("{code} was ignored")
             };
@@ -138,7 +144,8 @@ async fn adding_partitions_is_tried_again_or_fails_by_its_code() {
         let b = Bench::new(Profile::kafka_4_4_v1()).await;
         let mut transaction = b.producer("a").init().await.unwrap().begin();
         b.fault(Api::AddPartitionsToTxn, Reaction::ErrorCode(code));
-        let Err(SendError::Failed(cause)) = within(write_many(&b, &mut transaction, &numbered("no", 3))).await
+        let Err(SendError::Failed(cause)) =
+            within(write_many(&b, &mut transaction, &numbered("no", 3))).await
         else {
             panic!("{code} was ignored")
         };
@@ -158,7 +165,8 @@ async fn initializing_is_tried_again_or_fails_by_its_code() {
         b.fault(Api::InitProducerId, Reaction::ErrorCode(code));
         within(b.producer("a").init()).await.unwrap();
     }
-    let fatal = [(53, CauseKind::Denied), (31, CauseKind::Denied), (90, CauseKind::Fenced), (47, CauseKind::Fenced)];
+    let fatal =
+        [(53, CauseKind::Denied), (31, CauseKind::Denied), (90, CauseKind::Fenced), (47, CauseKind::Fenced)];
     for (code, kind) in fatal {
         let b = Bench::new(Profile::kafka_4_4()).await;
         b.fault(Api::InitProducerId, Reaction::ErrorCode(code));
