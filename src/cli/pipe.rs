@@ -70,7 +70,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, hide_possible_values = true, value_name = "stop|skip", default_value = "stop")]
     on_bad_line: BadLineArg,
     /// Stop with the first transaction prepared, before or after its checkpoint, for `txn commit`
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "prepare|durable")]
+    #[arg(long, value_enum, requires = "state", hide_possible_values = true, value_name = "prepare|durable")]
     stop_after: Option<StopAfterArg>,
     /// Write the missing marker of a commit that hangs (KAFKA-20734)
     #[arg(long)]
