@@ -304,10 +304,13 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str
              command again, or pass such lines over with --on-bad-line skip"
         );
     }
-    for id in &summary.hanging {
+    for hanging in &summary.hanging {
+        let file = hanging.file.as_deref().map(std::path::absolute).transpose()?;
+        let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
         eprintln!(
-            "kafka-2pc: {id} is committed, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
-             or --repair-hanging writes the missing marker"
+            "kafka-2pc: {}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+             or --repair-hanging writes the missing marker",
+            hanging.transactional_id
         );
     }
     let object = json!({

@@ -112,7 +112,8 @@ pub async fn visible(client: &Client, topic: &str) -> Vec<String> {
     let topic = within(client.topic(topic)).await.unwrap();
     let mut values = Vec::new();
     for place in places(&topic) {
-        let mut consumer = client.consumer().isolation(Isolation::Committed).build();
+        let mut consumer =
+            client.consumer().isolation(Isolation::Committed).max_wait(Duration::from_millis(5)).build();
         consumer.assign([(place.clone(), Start::Beginning)]);
         let end = consumer.end_offsets(Isolation::Committed).await.unwrap()[&place];
         while consumer.position(&place).is_none_or(|at| at < end) {

@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
     input::Input,
-    report::{OpenCommittable, PipelineError, Summary},
+    report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
 };
 use crate::{
     checkpoint::{
@@ -468,9 +468,12 @@ impl<'a> Running<'a> {
                 "the decision is made, but its marker is missing: readers stall here until it is repaired"
             );
         }
-        let id = hanging.transactional_id.to_string();
-        if !self.summary.hanging.contains(&id) {
-            self.summary.hanging.push(id);
+        let listed = self.listed.iter().find(|l| l.committable.identity == hanging.identity);
+        // The file is there already: it was kept when its checkpoint was written.
+        let file = listed.and_then(|l| self.store.keep(&l.committable).ok().flatten());
+        let told = HangingTransaction { transactional_id: hanging.transactional_id.clone(), file };
+        if !self.summary.hanging.contains(&told) {
+            self.summary.hanging.push(told);
         }
     }
 
