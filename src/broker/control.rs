@@ -16,6 +16,7 @@ use super::server::{self, Listening};
 use super::shared::Shared;
 use crate::ids::{TopicId, TopicName, TopicPartition};
 use crate::wire::api::Api;
+use crate::wire::versions::TransactionVersion;
 
 /// A running broker. Dropping it stops everything.
 #[derive(Debug)]
@@ -100,6 +101,18 @@ impl Broker {
         let topic: TopicName = name.into();
         cluster.create(Arc::clone(&topic), NewTopic { assignment: replicas, ..NewTopic::default() });
         Ok(cluster.topics.named(&topic).map_or(TopicId::UNKNOWN, |t| t.id))
+    }
+
+    /// Deletes a topic with everything in it, at once; false when there is none.
+    pub fn delete_topic(&self, name: &str) -> bool {
+        let gone = self.shared.cluster().topics.remove(name).is_some();
+        self.shared.announce();
+        gone
+    }
+
+    /// Finalizes another level of `transaction.version`, as UpdateFeatures does on a running cluster.
+    pub fn set_transaction_version(&self, level: TransactionVersion) {
+        self.shared.cluster().transactions.set_server_version(level);
     }
 
     /// Stops a node: its connections are cut, leaders and coordinators move to other replicas at once. Partitions

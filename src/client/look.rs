@@ -68,7 +68,7 @@ pub(crate) async fn described_by(router: &Router, node: NodeId, id: &Transaction
         Ok(described) => Some(facts::described(&described)),
         // A broker before 3.0 has no such request.
         Err(CallError::Exchange(_)) => Some(Described::Blind),
-        Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => None,
+        Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)) => None,
     }
 }
 
@@ -176,7 +176,7 @@ impl Client {
                     | ListTransactionsVerdict::Failed => return None,
                 },
                 Err(CallError::Exchange(_)) => return None,
-                Err(CallError::NotSent(_) | CallError::MaybeSent(_)) => {}
+                Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)) => {}
             }
             tokio::time::sleep(backoff.next_wait()).await;
         }

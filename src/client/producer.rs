@@ -304,6 +304,7 @@ fn no_answer(e: &CallError) -> Input {
         CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_)) => {
             Input::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
         }
+        CallError::NotKafka(_) => Input::Refused(Cause::new(CauseKind::Unreachable, e.to_string())),
         CallError::NotSent(_) | CallError::MaybeSent(_) | CallError::Exchange(_) => {
             Input::NoAnswer { sent: e.outcome_unknown(), detail: e.to_string() }
         }

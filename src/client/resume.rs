@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{
     exchange::EndTxn,
-    ids::{Identity, NodeId},
+    ids::{Identity, Moment, NodeId},
     net::{CallError, Clock},
     proto::{
         committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, Resume, ResumeEffect, ResumeInput,
-            ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, PendingCause, Resume, ResumeEffect,
+            ResumeInput, ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
@@ -97,7 +97,6 @@ impl ResumeBuilder {
 
     async fn end(self, decision: Decision) -> Result<Resumed, CommitError> {
         let clock = self.router.clock;
-        self.check_cluster().await?;
         let options = ResumeOptions {
             decision,
             first: self.first,
@@ -113,24 +112,29 @@ impl ResumeBuilder {
     }
 }
 
-impl ResumeBuilder {
-    /// Nothing is ever sent to a cluster that the committable does not come from. One that can't be reached is the
-    /// machine's business.
-    async fn check_cluster(&self) -> Result<(), CommitError> {
-        if self.router.cluster_id().is_none() {
-            _ = self.router.metadata(Some(Vec::new())).await;
+/// Nothing is ever sent to a cluster that the committable does not come from.
+fn check_cluster(router: &Router, committable: &Committable) -> Result<(), CommitError> {
+    match (&committable.cluster_id, router.cluster_id()) {
+        (Some(expected), Some(found)) if *expected != found => {
+            Err(CommitError::AnotherCluster { expected: Arc::clone(expected), found })
         }
-        match (&self.committable.cluster_id, self.router.cluster_id()) {
-            (Some(expected), Some(found)) if *expected != found => {
-                Err(CommitError::AnotherCluster { expected: Arc::clone(expected), found })
-            }
-            (Some(_) | None, _) => Ok(()),
-        }
+        (Some(_) | None, _) => Ok(()),
     }
 }
 
-/// Commits a transaction of this process that was made ready for it.
-pub(super) async fn commit_own(shared: &Shared, committable: Committable) -> Result<Next, EndError> {
+/// Commits a transaction of this process that was made ready for it. The commit goes on when nobody waits for it.
+pub(super) async fn commit_own(shared: Arc<Shared>, committable: Committable) -> Result<Next, EndError> {
+    let commit = commit_now(shared, committable.clone());
+    #[expect(clippy::disallowed_methods, reason = "half a commit is worse than one that nobody waits for")]
+    let done = tokio::spawn(commit).await;
+    done.unwrap_or_else(|_| {
+        let error =
+            CommitError::Pending { cause: PendingCause::NotKnown, since: Moment::default(), tries: 1 };
+        Err(EndError::Pending { committable: Box::new(committable), error })
+    })
+}
+
+async fn commit_now(shared: Arc<Shared>, committable: Committable) -> Result<Next, EndError> {
     let identity = committable.identity;
     let resumed = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).commit().await;
     match resumed {
@@ -175,6 +179,8 @@ impl Driver {
             let deadline = machine.next_deadline();
             let input = tokio::select! {
                 Some(learned) = calls.next() => {
+                    // The cluster is known with its first coordinator at the latest.
+                    check_cluster(&self.router, &self.committable)?;
                     self.node = learned.node.or(self.node);
                     self.next = learned.next.or(self.next);
                     learned.input
@@ -234,6 +240,14 @@ fn warn(committable: &Committable, alarm: Alarm) {
 }
 
 async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+    if router.cluster_id().is_none() {
+        // No broker that can't be reached now is a stranger.
+        _ = router.metadata(Some(Vec::new())).await;
+    }
+    if check_cluster(&router, &committable).is_err() {
+        // Refused by the driver as soon as it sees that the cluster is known.
+        return ResumeInput::Coordinator(FindCoordinatorVerdict::Retry).into();
+    }
     match router.coordinator(&committable.transactional_id).await {
         Ok(Ok(node)) => {
             Learned { node: Some(node), ..ResumeInput::Coordinator(FindCoordinatorVerdict::Found).into() }

@@ -48,6 +48,8 @@ pub(crate) struct Router {
 #[derive(Default)]
 struct State {
     cluster: Cluster,
+    /// When a topic's metadata was told last.
+    topics_at: HashMap<TopicName, Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
     profiles: HashMap<NodeId, (Moment, BrokerProfile)>,
     next_bootstrap: usize,
@@ -68,8 +70,9 @@ pub(crate) struct NotFound {
     pub(crate) detail: String,
 }
 
-/// A level is asked for again when it is older than this: operators change it while clients are connected.
-const LEVEL_AGE: Duration = Duration::from_millis(100);
+/// A level or a topic's id is asked for again when it is older than this: operators change both while clients are
+/// connected.
+const FRESH: Duration = Duration::from_millis(100);
 
 impl Router {
     pub(crate) fn new(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
@@ -87,6 +90,12 @@ impl Router {
 
     pub(crate) fn topic_id(&self, name: &TopicName) -> TopicId {
         self.state().cluster.topic_id(name)
+    }
+
+    /// True when the topic's metadata is older than a moment.
+    pub(crate) fn is_stale(&self, name: &TopicName) -> bool {
+        let now = self.clock.now();
+        self.state().topics_at.get(name).is_none_or(|told| now.since(*told) >= FRESH)
     }
 
     /// How many partitions a topic has, as far as is known.
@@ -159,7 +168,7 @@ impl Router {
             return Err(CallError::NotSent(format!("broker {node} is not known")));
         };
         let answer = connection.call(Arc::new(call), self.config.request_timeout).await;
-        if matches!(answer, Err(CallError::NotSent(_) | CallError::MaybeSent(_))) {
+        if matches!(answer, Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_))) {
             self.state().cluster.forget_coordinators_at(node);
         }
         answer
@@ -168,16 +177,25 @@ impl Router {
     /// Asks whichever broker answers, each at most once.
     pub(crate) async fn ask_any<C: Call + 'static>(&self, call: C) -> Result<C::Answer, ClientError> {
         let call = Arc::new(call);
-        let mut last = "no server is known".to_owned();
+        let mut last = None;
         for (place, address) in self.candidates() {
             let connection = self.open(&mut self.state(), (place, Purpose::Control), address);
-            match connection.call(Arc::clone(&call), self.config.request_timeout).await {
+            let error = match connection.call(Arc::clone(&call), self.config.request_timeout).await {
                 Ok(answer) => return Ok(answer),
                 Err(e @ CallError::Exchange(_)) => return Err(e.into()),
-                Err(e) => last = e.to_string(),
-            }
+                Err(e) => e,
+            };
+            // Only where nothing at all speaks Kafka is it of no use to try again.
+            last = match last {
+                None | Some(CallError::NotKafka(_)) => Some(error),
+                Some(other) => Some(other),
+            };
         }
-        Err(ClientError::Unreachable(last))
+        Err(match last {
+            Some(e @ CallError::NotKafka(_)) => e.into(),
+            Some(e) => ClientError::Unreachable(e.to_string()),
+            None => ClientError::Unreachable("no server is known".to_owned()),
+        })
     }
 
     /// Where to ask: open connections first, then the known brokers, then the bootstrap servers.
@@ -212,8 +230,10 @@ impl Router {
         let brokers = answer.brokers.iter().map(|b| (b.node, Arc::clone(&b.host), b.port));
         let mut state = self.state();
         state.cluster.learn_brokers(answer.cluster_id.clone(), brokers)?;
+        let now = self.clock.now();
         for topic in &answer.topics {
             learn_topic(&mut state.cluster, topic);
+            state.topics_at.insert(topic.name.clone(), now);
         }
         Ok(answer)
     }
@@ -265,7 +285,7 @@ impl Router {
         let kept = self.state().profiles.get(&node).cloned();
         let now = self.clock.now();
         let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
-        if now.since(newest.0) < LEVEL_AGE {
+        if now.since(newest.0) < FRESH {
             return Ok(newest.1);
         }
         let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;

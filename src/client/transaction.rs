@@ -211,8 +211,8 @@ impl Transaction {
     /// takes more than 5 s.
     ///
     /// # Cancel safety
-    /// **Not** cancel safe: a dropped future leaves it open whether the transaction gets prepared; without the
-    /// committable it is a leftover that its owner must abort, or the broker does after the timeout.
+    /// **Not** cancel safe: a dropped future aborts the transaction in the background, unless its committable was
+    /// on the way already; then it is a leftover that its owner must abort, or the broker does after the timeout.
     pub async fn prepare(self) -> Result<Prepared, PrepareError> {
         let shared = Arc::clone(&self.shared);
         match self.end(Goal::Prepare).await {
@@ -231,13 +231,14 @@ impl Transaction {
     /// [`EndError`]. [`EndError::Pending`] carries the committable: the outcome is open, resume it.
     ///
     /// # Cancel safety
-    /// **Not** cancel safe: a dropped future leaves open what became of the transaction. Use
-    /// [`prepare`](Self::prepare) and [`resume`](super::Client::resume) where that matters.
+    /// **Not** cancel safe: a dropped future leaves open whether the transaction is committed or aborted; one of
+    /// both happens in the background. Use [`prepare`](Self::prepare) and [`resume`](super::Client::resume) where
+    /// that matters.
     pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
         let next = match self.end(Goal::Commit).await {
             Ending::Empty(next) => next,
-            Ending::Prepared(committable) => resume::commit_own(&shared, *committable).await?,
+            Ending::Prepared(committable) => resume::commit_own(Arc::clone(&shared), *committable).await?,
             Ending::Failed(cause) | Ending::Aborted(_, cause) => return Err(EndError::Failed(cause)),
             Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),
             Ending::Abandoned(cause) => return Err(EndError::Abandoned(cause)),
@@ -266,7 +267,7 @@ impl Transaction {
         if goal != Goal::Abort {
             if let Err(SendError::Failed(cause)) = self.seal_where(|_| true) {
                 _ = tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await;
-                return Ending::Failed(cause);
+                return failed(cause);
             }
         }
         match (self.ask_end(goal).await, goal) {
@@ -284,7 +285,7 @@ impl Transaction {
         _ = self.commands.send(Command::End(goal, reply));
         match answer.await {
             Ok(ending) => ending,
-            Err(_) => Ending::Failed(self.link.cause()),
+            Err(_) => failed(self.link.cause()),
         }
     }
 
@@ -446,6 +447,11 @@ impl Transaction {
         );
         Delivery { state, index }
     }
+}
+
+/// A task that is gone has left its cause behind, and a fence is one wherever it was met.
+fn failed(cause: Cause) -> Ending {
+    if cause.is_fenced() { Ending::Fenced(cause) } else { Ending::Failed(cause) }
 }
 
 impl Link {

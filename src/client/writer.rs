@@ -11,21 +11,22 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    calls::{ask_coordinator, end_abort, produced, replaced, topic_replaced},
     producer::{self, Next, Shared, TransactionalProducer},
+    resume::ResumeBuilder,
     router::Purpose,
     transaction::{BatchState, Link, Transaction},
 };
 use crate::{
-    exchange::{AddPartitionsToTxn, DescribeTransactions, EndTxn, Produce, facts},
+    exchange::{AddPartitionsToTxn, DescribeTransactions, Produce, facts},
     ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
     net::{CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
         committable::{Committable, CommittablePartition},
-        outbox::{self, BatchId, Limits},
+        outbox::{self, BatchId, FirstBatch, Limits},
         transaction::{
             self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
-            end_txn_version_at,
         },
     },
     wire::{
@@ -76,17 +77,53 @@ pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     Transaction::new(shared, link, commands)
 }
 
-async fn run(shared: Arc<Shared>, link: Arc<Link>, commands: mpsc::UnboundedReceiver<Command>, next: Next) {
-    match producer::identity_for(&shared, next).await {
-        Ok((identity, version)) => Task::new(shared, link, identity, version).run(commands, next).await,
-        Err(cause) => refuse(&link, commands, next, &cause).await,
+async fn run(
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    next: Next,
+) {
+    let early = {
+        let mut early = VecDeque::new();
+        let mut identity = std::pin::pin!(producer::identity_for(&shared, next));
+        loop {
+            tokio::select! {
+                identity = &mut identity => break (identity, early),
+                command = commands.recv() => match command {
+                    Some(command) => early.push_back(command),
+                    // Nobody is left to write. A takeover that is tried on could end what a successor of ours has
+                    // prepared meanwhile.
+                    None => return,
+                },
+            }
+        }
+    };
+    match early {
+        (Ok((identity, version)), early) => {
+            let mut task = Task::new(shared, link, identity, version);
+            task.early = early;
+            task.run(commands, next).await;
+        }
+        (Err(cause), early) => refuse(&link, (early, commands), next, &cause).await,
     }
 }
 
 /// No identity, no transaction: nothing was written, so an abort has nothing to do.
-async fn refuse(link: &Link, mut commands: mpsc::UnboundedReceiver<Command>, next: Next, cause: &Cause) {
+async fn refuse(
+    link: &Link,
+    (mut early, mut commands): (VecDeque<Command>, mpsc::UnboundedReceiver<Command>),
+    next: Next,
+    cause: &Cause,
+) {
     link.fail(cause.clone());
-    while let Some(command) = commands.recv().await {
+    loop {
+        let command = match early.pop_front() {
+            Some(command) => command,
+            None => match commands.recv().await {
+                Some(command) => command,
+                None => return,
+            },
+        };
         // Whoever asked may have gone.
         match command {
             Command::Batch(_) => {}
@@ -112,6 +149,8 @@ struct Task {
     next_batch: u64,
     topic_ids: HashMap<TopicName, TopicId>,
     began_ms: Option<i64>,
+    /// Commands that came before there was an identity.
+    early: VecDeque<Command>,
     flushes: VecDeque<oneshot::Sender<Result<(), Cause>>>,
     end: Option<oneshot::Sender<Ending>>,
     cause: Option<Cause>,
@@ -137,12 +176,17 @@ impl Task {
     fn new(shared: Arc<Shared>, link: Arc<Link>, identity: Identity, version: TransactionVersion) -> Self {
         let limits = Limits {
             in_flight: 5,
+            first_batch: match version {
+                TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
+                TransactionVersion::V2 => FirstBatch::Pipelined,
+            },
             request_bytes: shared.config.request_bytes,
             retry: shared.config.retry_backoff,
             retry_max: shared.config.retry_backoff_max,
         };
         Self {
-            machine: machine::Transaction::new(version, limits, Clock::seed()),
+            machine: machine::Transaction::new(version, limits, Clock::seed())
+                .abort_patience(shared.router.config.max_block),
             shared,
             link,
             identity,
@@ -151,6 +195,7 @@ impl Task {
             next_batch: 0,
             topic_ids: HashMap::new(),
             began_ms: None,
+            early: VecDeque::new(),
             flushes: VecDeque::new(),
             end: None,
             cause: None,
@@ -162,6 +207,12 @@ impl Task {
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, next: Next) {
         let clock = self.shared.router.clock;
         let mut abandoned: Option<Moment> = None;
+        while let Some(command) = self.early.pop_front() {
+            if let Some(input) = self.command(command) {
+                _ = self.machine.handle(clock.now(), input);
+            }
+            self.act();
+        }
         let finish = loop {
             self.act();
             if let Some(finish) = self.finished.take() {
@@ -187,7 +238,14 @@ impl Task {
                 _ = self.machine.handle(clock.now(), input);
             }
         };
-        self.finish(finish, next);
+        let shared = Arc::clone(&self.shared);
+        if let Some(unseen) = self.finish(finish, next) {
+            // Nobody holds what would commit it, so nobody ever will: readers need not wait for its timeout.
+            let abort = ResumeBuilder::new(Arc::clone(&shared.router), unseen).timeout(ABANDON_AFTER).abort();
+            if let Err(error) = abort.await {
+                tracing::debug!(%error, "a transaction that nobody waited for is left to its timeout");
+            }
+        }
     }
 
     fn command(&mut self, command: Command) -> Option<Input> {
@@ -217,6 +275,13 @@ impl Task {
     }
 
     fn take(&mut self, sealed: Sealed) -> Input {
+        let name = &sealed.partition.topic;
+        let first = *self.topic_ids.entry(name.clone()).or_insert(sealed.topic_id);
+        if first != sealed.topic_id {
+            // Whoever writes has looked it up again in between.
+            self.link.free(sealed.batch.len());
+            return topic_replaced(name);
+        }
         let id = BatchId(self.next_batch);
         self.next_batch += 1;
         self.began_ms.get_or_insert_with(Clock::wall_ms);
@@ -226,7 +291,6 @@ impl Task {
             bytes: sealed.batch.len(),
             deadline: sealed.since.after(self.shared.config.delivery_timeout),
         };
-        self.topic_ids.insert(sealed.partition.topic.clone(), sealed.topic_id);
         let size = sealed.batch.len();
         self.batches.insert(id, Held { bytes: Body::Sealed(sealed.batch), size, tracked: sealed.tracked });
         Input::Batch { partition: sealed.partition, batch }
@@ -239,6 +303,7 @@ impl Task {
                 Effect::AddPartitions(partitions) => self.add_partitions(partitions),
                 Effect::Produce(produce) => self.produce(&produce),
                 Effect::FindLeaders(partitions) => self.find_leaders(partitions),
+                Effect::CheckTopics => self.check_topics(),
                 Effect::Describe => self.describe(),
                 Effect::ForgetCoordinator => {
                     self.shared.router.forget_coordinator(&self.shared.transactional_id);
@@ -339,9 +404,9 @@ impl Task {
                 Err(Some(CallError::Exchange(e))) => {
                     AddFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
                 }
-                Err(Some(CallError::NotSent(_) | CallError::MaybeSent(_)) | None) => {
-                    AddFact::CoordinatorMoved
-                }
+                Err(
+                    Some(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)) | None,
+                ) => AddFact::CoordinatorMoved,
             })
         };
         self.calls.push(call.boxed());
@@ -366,7 +431,9 @@ impl Task {
                     AbortFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
                 }
                 Err(Some(CallError::MaybeSent(_))) => AbortFact::Retry,
-                Err(Some(CallError::NotSent(_)) | None) => AbortFact::CoordinatorMoved,
+                Err(Some(CallError::NotSent(_) | CallError::NotKafka(_)) | None) => {
+                    AbortFact::CoordinatorMoved
+                }
             })
         };
         self.calls.push(call.boxed());
@@ -379,22 +446,27 @@ impl Task {
             let Ok(leaders) = shared.router.find_leaders(&partitions).await else {
                 return Input::Leaders(partitions.into_iter().map(|p| (p, None)).collect());
             };
-            let replaced = leaders.iter().find(|(p, _)| {
-                let (then, now) = (ids.get(&p.topic).copied(), shared.router.topic_id(&p.topic));
-                then.is_some_and(|then| then.is_known() && now.is_known() && then != now)
-            });
-            match replaced {
-                Some((p, _)) => {
-                    let detail = "the topic was deleted and created anew under the same name";
-                    Input::TopicReplaced(Cause::new(CauseKind::UnknownTopic, detail).on(p.clone()))
-                }
-                None => Input::Leaders(leaders),
-            }
+            replaced(&shared, &ids).unwrap_or(Input::Leaders(leaders))
         };
         self.calls.push(call.boxed());
     }
 
-    fn finish(mut self, finish: Finish, next: Next) {
+    fn check_topics(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let ids = self.topic_ids.clone();
+        let call = async move {
+            let stale: Vec<TopicName> = ids.keys().filter(|t| shared.router.is_stale(t)).cloned().collect();
+            if !stale.is_empty() {
+                // Without an answer nothing is known against them; the settled check compares once more.
+                _ = shared.router.metadata(Some(stale)).await;
+            }
+            replaced(&shared, &ids).unwrap_or(Input::TopicsChecked)
+        };
+        self.calls.push(call.boxed());
+    }
+
+    /// Tells how it ended; hands back a committable that nobody is there to take.
+    fn finish(mut self, finish: Finish, next: Next) -> Option<Committable> {
         let cause = self.cause.clone().unwrap_or_else(aborted);
         let ending = match finish {
             Finish::Empty => Ending::Empty(self.unused(next)),
@@ -415,10 +487,11 @@ impl Task {
         for batch in left {
             self.release(batch, Err(cause_of(&ending)));
         }
-        if let Some(reply) = self.end.take() {
-            // A handle that went away while it waited has left an open end; see the docs of `prepare`.
-            _ = reply.send(ending);
-        }
+        let unseen = match self.end.take() {
+            Some(reply) => reply.send(ending).err()?,
+            None => ending,
+        };
+        if let Ending::Prepared(committable) = unseen { Some(*committable) } else { None }
     }
 
     /// The identity as it was, for nothing was written under it.
@@ -465,65 +538,4 @@ fn cause_of(ending: &Ending) -> Cause {
 
 fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
-}
-
-/// `Err(None)`: the coordinator was not found.
-async fn ask_coordinator<C: crate::exchange::Call + 'static>(
-    shared: &Shared,
-    call: C,
-) -> Result<C::Answer, Option<CallError>> {
-    let found = shared.router.coordinator(&shared.transactional_id).await;
-    let node = found.ok().and_then(Result::ok).ok_or(None)?;
-    shared.router.ask(node, Purpose::Control, call).await.map_err(Some)
-}
-
-async fn end_abort(
-    shared: &Shared,
-    identity: Identity,
-    begun: TransactionVersion,
-) -> Result<AbortFact, Option<CallError>> {
-    let found = shared.router.coordinator(&shared.transactional_id).await;
-    let node = found.ok().and_then(Result::ok).ok_or(None)?;
-    let level = shared.router.profile(node).await.map_err(Some)?.transaction_version;
-    let call = EndTxn {
-        transactional_id: shared.transactional_id.clone(),
-        identity,
-        commit: false,
-        version: end_txn_version_at(begun, level),
-    };
-    shared.router.ask(node, Purpose::Control, call).await.map(facts::aborted).map_err(Some)
-}
-
-fn produced(
-    shared: &Shared,
-    request: outbox::RequestId,
-    ids: &[(TopicPartition, BatchId)],
-    answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
-) -> Input {
-    let (version, answers) = match answer {
-        Ok(answer) => answer,
-        Err(CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_))) => {
-            let cause = Cause::new(CauseKind::Unsupported, e.to_string());
-            let refused = |(p, b): &(TopicPartition, BatchId)| {
-                (p.clone(), *b, outbox::BatchFact::Refused(cause.clone()))
-            };
-            return Input::Produced { request, facts: ids.iter().map(refused).collect() };
-        }
-        Err(e) => {
-            tracing::debug!(error = %e, "Produce was not answered");
-            return Input::ProduceLost(request);
-        }
-    };
-    let mut seen = Vec::with_capacity(ids.len());
-    for answer in answers {
-        if let Some(leader) = answer.leader {
-            shared.router.learn_leader(&answer.partition, leader);
-        }
-        let asked = ids.iter().find(|(p, _)| *p == answer.partition);
-        // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
-        if let Some((partition, batch)) = asked {
-            seen.push((partition.clone(), *batch, facts::produced(version, &answer)));
-        }
-    }
-    Input::Produced { request, facts: seen }
 }

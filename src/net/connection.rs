@@ -54,6 +54,9 @@ pub enum CallError {
     /// The request did not reach the broker.
     #[error("not sent: {0}")]
     NotSent(String),
+    /// Whatever listens there does not speak Kafka's protocol.
+    #[error("not a Kafka broker: {0}")]
+    NotKafka(String),
     /// The request may have reached the broker and may have been carried out.
     #[error("no answer, and the request may have been carried out: {0}")]
     MaybeSent(String),
@@ -67,7 +70,7 @@ impl CallError {
     #[must_use]
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            Self::NotSent(_) => false,
+            Self::NotSent(_) | Self::NotKafka(_) => false,
             Self::MaybeSent(_) => true,
             Self::Exchange(e) => matches!(e, ExchangeError::Malformed { .. }),
         }
@@ -195,6 +198,8 @@ struct Task {
     throttle: Throttle,
     throttled: mpsc::UnboundedReceiver<Duration>,
     ready: bool,
+    /// What came before the handshake was done can't come from a Kafka broker.
+    not_kafka: bool,
     greeting_version: i16,
     /// Questions that came before the handshake was done.
     early: VecDeque<Submission>,
@@ -239,6 +244,7 @@ impl Task {
             throttle,
             throttled,
             ready: false,
+            not_kafka: false,
             greeting_version: first_greeting,
             early: VecDeque::new(),
             pending: HashMap::new(),
@@ -286,7 +292,7 @@ impl Task {
                     Err(e) => self.tell(Input::Broken(e.to_string())),
                 },
                 read = reader.read_buf(&mut buffer) => match read {
-                    Ok(0) => self.tell(Input::Broken("closed by the broker".into())),
+                    Ok(0) => self.tell(Input::Broken(self.hung_up().into())),
                     Ok(_) => self.read(decoder, &mut buffer),
                     Err(e) => self.tell(Input::Broken(e.to_string())),
                 },
@@ -300,6 +306,13 @@ impl Task {
                 }
                 () = self.clock.sleep_until(deadline) => self.tell(Input::Tick),
             };
+        }
+    }
+
+    fn hung_up(&self) -> &'static str {
+        match self.ready {
+            true => "closed by the broker",
+            false => "closed by the broker before the handshake; does this listener want TLS or a login?",
         }
     }
 
@@ -333,7 +346,10 @@ impl Task {
             match decoder.next_frame(buffer) {
                 Ok(None) => return Ok(()),
                 Ok(Some(frame)) => self.received(frame)?,
-                Err(e) => return self.tell(Input::Broken(format!("not an answer of a Kafka broker: {e}"))),
+                Err(e) => {
+                    self.not_kafka |= !self.ready;
+                    return self.tell(Input::Broken(format!("not an answer of a Kafka broker: {e}")));
+                }
             }
         }
     }
@@ -347,6 +363,7 @@ impl Task {
             return self.tell(Input::Received { correlation });
         }
         let (greeting, profile) = self.greeting(frame);
+        self.not_kafka |= matches!(greeting, Greeting::NotKafka(_));
         if let Some(profile) = profile {
             self.profile.send_replace(Some((self.clock.now(), profile)));
         }
@@ -368,15 +385,19 @@ impl Task {
             return Err(Closed("closed".into()));
         }
         let mut closed = Ok(());
+        let mut failed = Vec::new();
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
                 Effect::Greet { version } => self.greet(version),
                 Effect::Ready => self.ready = true,
                 Effect::Write { ticket } => self.write(ticket),
                 Effect::Deliver { ticket } => self.deliver(ticket),
-                Effect::Fail { ticket, sent } => self.fail(ticket, sent),
+                Effect::Fail { ticket, sent } => failed.push((ticket, sent)),
                 Effect::Close { cause } => closed = Err(Closed(cause)),
             }
+        }
+        if let Err(Closed(cause)) = &closed {
+            failed.into_iter().for_each(|(ticket, sent)| self.fail(ticket, sent, cause));
         }
         closed?;
         if self.ready && !self.early.is_empty() {
@@ -430,11 +451,11 @@ impl Task {
         _ = pending.reply.send(Ok((pending.version, frame, self.throttle.clone())));
     }
 
-    fn fail(&mut self, ticket: u64, sent: Sent) {
+    fn fail(&mut self, ticket: u64, sent: Sent, cause: &str) {
         let Some(pending) = self.pending.remove(&ticket) else { return };
         let error = match sent {
-            Sent::No => CallError::NotSent("the connection was closed".into()),
-            Sent::Maybe => CallError::MaybeSent("the connection was closed before the answer".into()),
+            Sent::No => CallError::NotSent(cause.into()),
+            Sent::Maybe => CallError::MaybeSent(cause.into()),
         };
         _ = pending.reply.send(Err(error));
     }
@@ -450,7 +471,8 @@ impl Task {
             self.early.push_back(submission);
         }
         for submission in self.early.drain(..) {
-            _ = submission.reply.send(Err(CallError::NotSent(cause.into())));
+            let error = if self.not_kafka { CallError::NotKafka } else { CallError::NotSent };
+            _ = submission.reply.send(Err(error(cause.into())));
         }
     }
 }

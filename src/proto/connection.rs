@@ -110,6 +110,10 @@ pub enum Sent {
 #[error("the connection is closed")]
 pub struct Misuse;
 
+/// The longest silence that is kept. A broker asks for seconds; a number beyond this is an error of its own, and
+/// nothing may wait for weeks because of it.
+const MOST_SILENCE: Duration = Duration::from_secs(60);
+
 /// Limits of a connection.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -167,7 +171,10 @@ impl Connection {
             Input::Greeted(greeting) => self.greeted(now, greeting),
             Input::Submitted(request) => self.queued.push_back(request),
             Input::Received { correlation } => self.received(correlation),
-            Input::Throttled { until } => self.silent_until = self.silent_until.max(until),
+            Input::Throttled { until } => {
+                let most = now.after(MOST_SILENCE);
+                self.silent_until = self.silent_until.max(until.min(most));
+            }
             Input::Tick => {}
             Input::Broken(cause) => self.close(cause),
         }

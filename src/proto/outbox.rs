@@ -95,14 +95,14 @@ pub enum Step<C> {
         /// Whether the leader must be looked up first.
         metadata: bool,
     },
-    /// It can't be stored: the transaction must be aborted.
+    /// It can't be stored and is forgotten: the transaction must be aborted.
     Refused {
         /// The partition.
         partition: TopicPartition,
         /// Why.
         cause: C,
     },
-    /// A gap in the sequences: the transaction must be aborted.
+    /// A gap in the sequences: the batch is forgotten, and the transaction must be aborted.
     Gap {
         /// The partition.
         partition: TopicPartition,
@@ -111,9 +111,21 @@ pub enum Step<C> {
     Unknown,
 }
 
+/// Whether a partition's first batch is waited for before the next one leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstBatch {
+    /// It is. A broker without transactions V2 that knows nothing of the producer takes whatever sequence comes first:
+    /// if the first batch had to be sent again, it would come behind the second.
+    Alone,
+    /// It is not: the broker insists on sequence 0.
+    Pipelined,
+}
+
 /// Bounds of what is under way.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// Whether a partition's first batch leaves alone.
+    pub first_batch: FirstBatch,
     /// Produce requests in flight per broker, at most 5 (the broker recognises the last 5 batches).
     pub in_flight: usize,
     /// Bytes of batches in one request (`max.request.size`, default 1 MiB).
@@ -142,6 +154,8 @@ struct Queue {
     sent: VecDeque<Sent>,
     not_before: Moment,
     backoff: Backoff,
+    /// How many may be under way until one was stored.
+    first_window: usize,
 }
 
 #[derive(Debug)]
@@ -177,6 +191,10 @@ impl Outbox {
                 sent: VecDeque::new(),
                 not_before: Moment::default(),
                 backoff: Backoff::new(limits.retry, limits.retry_max, seed),
+                first_window: match limits.first_batch {
+                    FirstBatch::Alone => 1,
+                    FirstBatch::Pipelined => usize::MAX,
+                },
             }
         });
         queue.queued.push_back(batch);
@@ -260,6 +278,7 @@ impl Outbox {
             BatchFact::Stored(offset) => {
                 let records = queue.sent.remove(at).map_or(0, |s| s.batch.records);
                 queue.backoff.reset();
+                queue.first_window = usize::MAX;
                 Step::Stored { partition: partition.clone(), offset, records }
             }
             BatchFact::Retry => queue.again(now, at, None, false),
@@ -268,8 +287,14 @@ impl Outbox {
             // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
             // the missing one is stored. With nothing missing before it, the broker lost our history.
             BatchFact::OutOfOrder if at > 0 => queue.again(now, at, None, false),
-            BatchFact::OutOfOrder => Step::Gap { partition: partition.clone() },
-            BatchFact::Refused(cause) => Step::Refused { partition: partition.clone(), cause },
+            BatchFact::OutOfOrder => {
+                queue.sent.remove(at);
+                Step::Gap { partition: partition.clone() }
+            }
+            BatchFact::Refused(cause) => {
+                queue.sent.remove(at);
+                Step::Refused { partition: partition.clone(), cause }
+            }
         }
     }
 
@@ -305,7 +330,7 @@ impl Queue {
         if self.sent.iter().any(|s| !s.in_flight) {
             return self.sent.front().filter(|_| flying == 0).map(|s| s.batch.bytes);
         }
-        self.queued.front().filter(|_| flying < window).map(|b| b.bytes)
+        self.queued.front().filter(|_| flying < window.min(self.first_window)).map(|b| b.bytes)
     }
 
     fn send(&mut self, partition: &TopicPartition) -> Item {
@@ -325,8 +350,11 @@ impl Queue {
         if let Some(sent) = self.sent.get_mut(at) {
             sent.in_flight = false;
         }
-        let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
-        self.not_before = self.not_before.max(now.after(wait));
+        // Batches that were under way together are one failure: their waits don't add up.
+        if wait.is_some() || self.not_before <= now {
+            let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
+            self.not_before = self.not_before.max(now.after(wait));
+        }
         Step::Again { metadata }
     }
 

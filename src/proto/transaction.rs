@@ -14,196 +14,32 @@
 //!   whose fate is unknown leaves abort as the only way.
 //! - "Something may have reached a broker" is a latch: once set, an abort sends EndTxn.
 //! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
+//! - Brokers find a topic by its name: before `Prepared` it is made sure that none was deleted and created anew,
+//!   for records before that are gone and those after it are somewhere else.
 //! - One AddPartitionsToTxn is under way at a time, and all are answered before `Prepared`: a late one would
 //!   open a transaction that nobody knows.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     time::Duration,
 };
 
 use super::{
     backoff::Backoff,
     cause::{Cause, CauseKind},
-    outbox::{Batch, BatchFact, BatchId, Limits, Outbox, Produce, RequestId, Step},
+    outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
 };
 use crate::{
-    ids::{Identity, Moment, NodeId, TopicPartition},
+    ids::{Moment, NodeId, TopicPartition},
     wire::versions::TransactionVersion,
 };
 
-/// What the owner asks for at the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
-    /// Hand out a committable, with the start time as evidence.
-    Prepare,
-    /// Get ready for a commit that follows at once; no evidence is collected.
-    Commit,
-    /// Throw everything away.
-    Abort,
-}
+mod interface;
 
-/// Commands and facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// A sealed batch.
-    Batch {
-        /// Where it goes.
-        partition: TopicPartition,
-        /// The batch.
-        batch: Batch,
-    },
-    /// Say when everything so far is acknowledged.
-    Flush,
-    /// End the transaction.
-    End(Goal),
-    /// AddPartitionsToTxn was answered, or failed.
-    Added(AddFact),
-    /// A Produce request was answered.
-    Produced {
-        /// Which.
-        request: RequestId,
-        /// What the answer says; a batch that it does not mention is tried again.
-        facts: Vec<(TopicPartition, BatchId, BatchFact<Cause>)>,
-    },
-    /// A Produce request will never be answered.
-    ProduceLost(RequestId),
-    /// Leaders were looked up; `None` where there is none.
-    Leaders(Vec<(TopicPartition, Option<NodeId>)>),
-    /// A topic is no longer the one that was written to.
-    TopicReplaced(Cause),
-    /// EndTxn(abort) was answered, or failed.
-    Aborted(AbortFact),
-    /// The coordinator told the start time, or could not.
-    Described {
-        /// Milliseconds since the Unix epoch, on the coordinator's clock.
-        start_ms: Option<i64>,
-    },
-    /// Time passed.
-    Tick,
-}
-
-/// What AddPartitionsToTxn led to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AddFact {
-    /// All partitions are members now.
-    Added,
-    /// Ask again after the usual wait.
-    Retry,
-    /// Ask again soon: the last transaction's markers are still being written.
-    RetrySoon,
-    /// Ask the new coordinator.
-    CoordinatorMoved,
-    /// The transaction must be aborted.
-    Refused(Cause),
-    /// Somebody else owns the id.
-    Fenced(Cause),
-}
-
-/// What EndTxn(abort) led to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AbortFact {
-    /// Aborted; on version 5 with the pair to use next.
-    Done(Option<Identity>),
-    /// The coordinator knows no open transaction: it was aborted by it before.
-    NothingOpen,
-    /// Ask again after the usual wait; the answer may have been lost.
-    Retry,
-    /// Ask the new coordinator.
-    CoordinatorMoved,
-    /// Somebody else owns the id; the transaction is aborted by that.
-    Fenced(Cause),
-    /// It can't be ended by us.
-    Refused(Cause),
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Add these partitions to the transaction.
-    AddPartitions(Vec<TopicPartition>),
-    /// Send batches.
-    Produce(Produce),
-    /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
-    FindLeaders(Vec<TopicPartition>),
-    /// Ask for the transaction's start time.
-    Describe,
-    /// The coordinator is no longer where it was.
-    ForgetCoordinator,
-    /// Send EndTxn(abort).
-    Abort,
-    /// This batch is stored; its memory is free.
-    Stored {
-        /// The batch.
-        batch: BatchId,
-        /// Its offset, if known.
-        offset: Option<i64>,
-    },
-    /// These batches will never be stored.
-    Discarded(Vec<BatchId>),
-    /// Everything before the oldest open [`Input::Flush`] is acknowledged.
-    Flushed,
-    /// The end is near or reached.
-    Finished(Finish),
-    /// The transaction can only be aborted, for this cause. Said once.
-    Failed(Cause),
-}
-
-/// How the transaction left the machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finish {
-    /// Nothing was written: there is nothing to commit, and the identity is unused.
-    Empty,
-    /// All records are acknowledged.
-    Prepared(Evidence),
-    /// The transaction is aborted.
-    Aborted {
-        /// The pair to use next, where EndTxn told one.
-        next: Option<Identity>,
-        /// True when a broker may have seen this identity.
-        used: bool,
-    },
-    /// Another owner has ended it.
-    Fenced(Cause),
-    /// The abort could not be carried out; the transaction ends by its timeout.
-    Abandoned(Cause),
-}
-
-/// What a committable has to know.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Evidence {
-    /// When the coordinator says that the transaction began.
-    pub start_ms: Option<i64>,
-    /// Per partition an acknowledged offset and how many records went there.
-    pub partitions: BTreeMap<TopicPartition, Acked>,
-}
-
-/// Acknowledged records of one partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Acked {
-    /// An offset at which a batch of the transaction lies; -1 if the broker told none.
-    pub offset: i64,
-    /// The number of records.
-    pub records: u64,
-}
-
-/// A command that the state does not allow; the state is as before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the transaction is no longer open")]
-pub struct Misuse;
-
-/// The EndTxn version that belongs to a transaction begun at `version`: the broker chooses its rules from it.
-#[must_use]
-pub fn end_txn_version(version: TransactionVersion) -> i16 {
-    if version >= TransactionVersion::V2 { 5 } else { 4 }
-}
-
-/// The version to end a transaction with that was begun at `begun`, on a coordinator that is at `level` now. At
-/// level 0 a version 5 would leave the transactional id unusable until its coordinator moves.
-#[must_use]
-pub fn end_txn_version_at(begun: TransactionVersion, level: TransactionVersion) -> i16 {
-    if level == TransactionVersion::V0 { 4 } else { end_txn_version(begun) }
-}
+pub use interface::{
+    AbortFact, Acked, AddFact, Effect, Evidence, Finish, Goal, Input, Misuse, end_txn_version,
+    end_txn_version_at,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
@@ -224,11 +60,21 @@ enum Call {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Topics {
+    NotAsked,
+    Asked,
+    Checked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartTime {
     NotAsked,
     Asked,
     Told(Option<i64>),
 }
+
+/// How long an abort is tried, unless told otherwise (`max.block.ms`).
+const ABORT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The machine.
 #[derive(Debug)]
@@ -245,8 +91,12 @@ pub struct Transaction {
     backoff: Backoff,
     /// Set once a request that names this transaction may have reached a broker. Never cleared.
     reached: bool,
+    topics: Topics,
     start: StartTime,
     evidence: Evidence,
+    abort_patience: Duration,
+    /// When an abort that was asked for is given up.
+    abort_until: Option<Moment>,
     flushes: usize,
     effects: VecDeque<Effect>,
 }
@@ -268,11 +118,20 @@ impl Transaction {
             call: Call::Idle,
             backoff,
             reached: false,
+            topics: Topics::NotAsked,
             start: StartTime::NotAsked,
             evidence: Evidence::default(),
+            abort_patience: ABORT_PATIENCE,
+            abort_until: None,
             flushes: 0,
             effects: VecDeque::new(),
         }
+    }
+
+    /// The same, but an abort is tried for this long before the transaction is left to its timeout. Default 60 s.
+    #[must_use]
+    pub fn abort_patience(self, abort_patience: Duration) -> Self {
+        Self { abort_patience, ..self }
     }
 
     /// Takes a command or a fact.
@@ -283,7 +142,7 @@ impl Transaction {
         match input {
             Input::Batch { partition, batch } => self.take(partition, batch)?,
             Input::Flush => self.flush()?,
-            Input::End(goal) => self.end(goal)?,
+            Input::End(goal) => self.end(now, goal)?,
             Input::Added(fact) => self.added(now, fact),
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
@@ -292,6 +151,7 @@ impl Transaction {
                 self.finding = Call::Idle;
                 self.fail(cause);
             }
+            Input::TopicsChecked => self.topics = Topics::Checked,
             Input::Aborted(fact) => self.aborted(now, fact),
             Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
             Input::Tick => {}
@@ -312,7 +172,9 @@ impl Transaction {
             Call::Wait(until) => Some(until),
             Call::Idle | Call::Asked => None,
         };
-        [wait(self.call), wait(self.finding), self.outbox.next_deadline(now)].into_iter().flatten().min()
+        // A batch that can't leave any more has no deadline either: it would be over for ever.
+        let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
+        [wait(self.call), wait(self.finding), outbox, self.abort_until].into_iter().flatten().min()
     }
 
     fn take(&mut self, partition: TopicPartition, batch: Batch) -> Result<(), Misuse> {
@@ -342,20 +204,19 @@ impl Transaction {
         Ok(())
     }
 
-    fn end(&mut self, goal: Goal) -> Result<(), Misuse> {
+    fn end(&mut self, now: Moment, goal: Goal) -> Result<(), Misuse> {
         match (&self.state, goal) {
-            (State::Open, _) | (State::AbortRequired(_), Goal::Abort) => {
+            (
+                State::Open | State::Draining(Goal::Prepare | Goal::Commit) | State::AbortRequired(_),
+                Goal::Abort,
+            ) => {
                 self.state = State::Draining(goal);
-                if goal == Goal::Abort {
-                    self.discard();
-                }
+                self.abort_until = Some(now.after(self.abort_patience));
+                self.discard();
             }
+            (State::Open, Goal::Prepare | Goal::Commit) => self.state = State::Draining(goal),
             (State::AbortRequired(cause), Goal::Prepare | Goal::Commit) => {
                 self.effects.push_back(Effect::Failed(cause.clone()));
-            }
-            (State::Draining(Goal::Prepare | Goal::Commit), Goal::Abort) => {
-                self.state = State::Draining(Goal::Abort);
-                self.discard();
             }
             (State::Draining(_) | State::Prepared | State::Ending | State::Done, _) => return Err(Misuse),
         }
@@ -398,6 +259,27 @@ impl Transaction {
         for (partition, batch) in asked {
             self.learn(now, &partition, batch, BatchFact::RetryAfterMetadata);
         }
+        if !self.sends() {
+            // What was under way when the transaction failed, and was not stored, is not sent again.
+            self.discard();
+        }
+    }
+
+    /// True while batches may leave.
+    fn sends(&self) -> bool {
+        match self.state {
+            State::Open | State::Draining(Goal::Prepare | Goal::Commit) => true,
+            State::Draining(Goal::Abort)
+            | State::AbortRequired(_)
+            | State::Prepared
+            | State::Ending
+            | State::Done => false,
+        }
+    }
+
+    fn refused(&mut self, batch: BatchId, cause: Cause) {
+        self.fail(cause);
+        self.effects.push_back(Effect::Discarded(vec![batch]));
     }
 
     fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: BatchFact<Cause>) {
@@ -414,10 +296,10 @@ impl Transaction {
                 }
             }
             Step::Refused { partition, cause } if cause.is_fenced() => self.fenced(cause.on(partition)),
-            Step::Refused { partition, cause } => self.fail(cause.on(partition)),
+            Step::Refused { partition, cause } => self.refused(batch, cause.on(partition)),
             Step::Gap { partition } => {
                 let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER with no earlier batch missing";
-                self.fail(Cause::new(CauseKind::SequenceGap, detail).on(partition));
+                self.refused(batch, Cause::new(CauseKind::SequenceGap, detail).on(partition));
             }
             Step::Unknown => {}
         }
@@ -454,8 +336,9 @@ impl Transaction {
         }
         match self.state.clone() {
             State::Open => self.send(now),
-            State::Draining(Goal::Abort) | State::Ending => self.abort(),
+            State::Draining(Goal::Abort) | State::Ending => self.abort(now),
             State::Draining(goal) => {
+                self.check_topics();
                 self.send(now);
                 self.prepare(goal);
             }
@@ -512,6 +395,14 @@ impl Transaction {
         }
     }
 
+    /// Asked beside the last batches, so that it costs no time of its own.
+    fn check_topics(&mut self) {
+        if self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
+            self.topics = Topics::Asked;
+            self.effects.push_back(Effect::CheckTopics);
+        }
+    }
+
     fn prepare(&mut self, goal: Goal) {
         // send() may have failed the transaction.
         if self.state != State::Draining(goal) || !self.outbox.is_empty() || self.call != Call::Idle {
@@ -520,7 +411,7 @@ impl Transaction {
         if self.evidence.partitions.is_empty() {
             return self.finish(Finish::Empty);
         }
-        if goal == Goal::Prepare && self.start == StartTime::Asked {
+        if self.topics == Topics::Asked || (goal == Goal::Prepare && self.start == StartTime::Asked) {
             return;
         }
         let mut evidence = std::mem::take(&mut self.evidence);
@@ -533,7 +424,11 @@ impl Transaction {
 
     /// EndTxn(abort) goes out only when no Produce and no AddPartitionsToTxn is under way: on brokers that do
     /// not verify, one that arrives after the marker would leave a transaction that nobody ends.
-    fn abort(&mut self) {
+    fn abort(&mut self, now: Moment) {
+        if self.reached && self.abort_until.is_some_and(|until| until <= now) {
+            let detail = "the abort was not answered in time";
+            return self.finish(Finish::Abandoned(Cause::new(CauseKind::Unreachable, detail)));
+        }
         if self.call != Call::Idle || self.outbox.in_flight() {
             return;
         }
@@ -577,6 +472,7 @@ impl Transaction {
 
     fn finish(&mut self, finish: Finish) {
         self.state = State::Done;
+        self.abort_until = None;
         self.effects.push_back(Effect::Finished(finish));
     }
 

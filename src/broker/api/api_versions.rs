@@ -69,7 +69,7 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
     }
     let mut response = response.with_finalized_features_epoch(FEATURES_EPOCH);
     let name = text("transaction.version");
-    let level = level_of(profile.transaction_version);
+    let level = level_of(ctx.shared.cluster().transactions.server_version());
     // A feature at level 0 is not listed.
     if level > 0 {
         let finalized = FinalizedFeatureKey::default()

@@ -41,6 +41,15 @@ impl Coordinator {
         Self { entries: BTreeMap::new(), next_producer_id: 0, max_timeout_ms, server_version }
     }
 
+    /// The finalized level of `transaction.version`.
+    pub(crate) fn server_version(&self) -> TransactionVersion {
+        self.server_version
+    }
+
+    pub(crate) fn set_server_version(&mut self, level: TransactionVersion) {
+        self.server_version = level;
+    }
+
     /// A producer id that was never given out.
     pub(crate) fn new_producer_id(&mut self) -> i64 {
         let id = self.next_producer_id;

@@ -112,3 +112,14 @@ fn a_silent_broker_is_given_up_after_the_setup_time() {
     c.handle(deadline, Input::Tick).unwrap();
     assert!(matches!(&drain(&mut c)[..], [Effect::Close { cause }] if cause.contains("ApiVersions")));
 }
+
+#[test]
+fn no_silence_lasts_for_weeks() {
+    let mut c = ready();
+    c.handle(Moment(0), Input::Throttled { until: Moment(0).after(Duration::from_secs(2_147_483)) }).unwrap();
+    c.handle(Moment(1), request(1)).unwrap();
+    assert_eq!(drain(&mut c), []);
+    assert_eq!(c.next_deadline(), Some(Moment(0).after(MOST_SILENCE)));
+    c.handle(Moment(0).after(MOST_SILENCE), Input::Tick).unwrap();
+    assert_eq!(drain(&mut c), [Effect::Write { ticket: 1 }]);
+}

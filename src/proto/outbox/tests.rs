@@ -5,6 +5,7 @@ const NODE: NodeId = NodeId(1);
 fn outbox() -> Outbox {
     let limits = Limits {
         in_flight: 5,
+        first_batch: FirstBatch::Pipelined,
         request_bytes: 1000,
         retry: Duration::from_millis(100),
         retry_max: Duration::from_secs(1),
@@ -120,4 +121,31 @@ fn requests_stay_under_their_size() {
     let first = o.drain(Moment(0), |_| Some(NODE));
     assert_eq!(first[0].items.len(), 10);
     assert_eq!(o.drain(Moment(0), |_| Some(NODE))[0].items.len(), 5);
+}
+
+#[test]
+fn batches_that_fail_together_wait_once() {
+    let mut o = outbox();
+    for id in 1..=5 {
+        o.push(p(0), batch(id, 10));
+        drain(&mut o, 0);
+    }
+    for id in 1..=5 {
+        learn(&mut o, 0, id, BatchFact::Retry);
+    }
+    assert_eq!(drain(&mut o, 100_000), [(1, 0)], "after the first wait, not after five");
+}
+
+#[test]
+fn a_first_batch_that_leaves_alone_is_waited_for() {
+    let mut o = outbox();
+    o.limits.first_batch = FirstBatch::Alone;
+    for id in 1..=3 {
+        o.push(p(0), batch(id, 10));
+    }
+    assert_eq!(drain(&mut o, 0), [(1, 0)]);
+    assert_eq!(drain(&mut o, 0), []);
+    learn(&mut o, 0, 1, BatchFact::Stored(Some(0)));
+    assert_eq!(drain(&mut o, 0), [(2, 10)]);
+    assert_eq!(drain(&mut o, 0), [(3, 20)]);
 }

@@ -1,4 +1,8 @@
 use super::*;
+use crate::{
+    ids::Identity,
+    proto::outbox::{FirstBatch, Produce},
+};
 
 const NODE: NodeId = NodeId(1);
 
@@ -12,6 +16,7 @@ impl Rig {
     fn new(version: TransactionVersion) -> Self {
         let limits = Limits {
             in_flight: 5,
+            first_batch: FirstBatch::Pipelined,
             request_bytes: 1 << 20,
             retry: Duration::from_millis(100),
             retry_max: Duration::from_secs(1),
@@ -33,6 +38,12 @@ impl Rig {
 
     fn leaders(&mut self, partitions: &[i32]) -> Vec<Effect> {
         self.feed(Input::Leaders(partitions.iter().map(|i| (p(*i), Some(NODE))).collect()))
+    }
+
+    /// Asks for the end; every topic is still the same.
+    fn end(&mut self, goal: Goal) -> Vec<Effect> {
+        assert_eq!(self.feed(Input::End(goal)), [Effect::CheckTopics]);
+        self.feed(Input::TopicsChecked)
     }
 
     fn later(&mut self) -> Vec<Effect> {
@@ -75,7 +86,7 @@ fn finish(effects: &[Effect]) -> Option<&Finish> {
 #[test]
 fn prepare_waits_for_every_acknowledgement_and_for_the_start_time() {
     let (mut rig, sent) = Rig::in_flight();
-    assert_eq!(rig.feed(Input::End(Goal::Prepare)), []);
+    assert_eq!(rig.end(Goal::Prepare), []);
     let effects = rig.answer(&sent, BatchFact::Stored(Some(7)));
     assert_eq!(effects, [Effect::Stored { batch: BatchId(1), offset: Some(7) }, Effect::Describe]);
     let effects = rig.feed(Input::Described { start_ms: Some(99) });
@@ -87,7 +98,7 @@ fn prepare_waits_for_every_acknowledgement_and_for_the_start_time() {
 #[test]
 fn a_commit_that_follows_at_once_asks_for_no_evidence() {
     let (mut rig, sent) = Rig::in_flight();
-    rig.feed(Input::End(Goal::Commit));
+    rig.end(Goal::Commit);
     let effects = rig.answer(&sent, BatchFact::Stored(Some(7)));
     assert!(matches!(finish(&effects), Some(Finish::Prepared(_))), "{effects:?}");
 }
@@ -95,7 +106,7 @@ fn a_commit_that_follows_at_once_asks_for_no_evidence() {
 #[test]
 fn after_prepare_nothing_is_taken_any_more() {
     let (mut rig, sent) = Rig::in_flight();
-    rig.feed(Input::End(Goal::Commit));
+    rig.end(Goal::Commit);
     rig.answer(&sent, BatchFact::Stored(Some(7)));
     let batch = Batch { id: BatchId(9), records: 1, bytes: 1, deadline: rig.now };
     assert_eq!(rig.t.handle(rig.now, Input::Batch { partition: p(0), batch }), Err(Misuse));
@@ -132,7 +143,7 @@ fn a_record_that_was_taken_but_could_not_leave_is_no_empty_transaction() {
 fn a_refused_record_leaves_abort_as_the_only_way() {
     let (mut rig, sent) = Rig::in_flight();
     let effects = rig.answer(&sent, BatchFact::Refused(denied()));
-    assert_eq!(effects, [Effect::Failed(denied().on(p(0)))]);
+    assert_eq!(effects, [Effect::Failed(denied().on(p(0))), Effect::Discarded(vec![BatchId(1)])]);
     assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::Failed(denied().on(p(0)))]);
     assert_eq!(rig.feed(Input::End(Goal::Abort)), [Effect::Abort]);
     let next = Some(Identity::new(5, 2));
@@ -146,7 +157,8 @@ fn a_refused_record_leaves_abort_as_the_only_way() {
 fn abort_waits_for_what_is_in_flight_and_is_asked_again_until_answered() {
     let (mut rig, sent) = Rig::in_flight();
     assert_eq!(rig.feed(Input::End(Goal::Abort)), [], "Produce is in flight");
-    assert_eq!(rig.feed(Input::ProduceLost(sent.request)), [Effect::Abort]);
+    let lost = rig.feed(Input::ProduceLost(sent.request));
+    assert_eq!(lost, [Effect::Discarded(vec![BatchId(1)]), Effect::Abort]);
     assert_eq!(rig.feed(Input::Aborted(AbortFact::Retry)), []);
     assert_eq!(rig.later(), [Effect::Abort]);
     assert_eq!(rig.feed(Input::Aborted(AbortFact::CoordinatorMoved)), [Effect::ForgetCoordinator]);
@@ -183,7 +195,7 @@ fn prepare_waits_for_an_add_that_is_under_way() {
     let mut rig = Rig::new(TransactionVersion::V1);
     rig.write(0);
     rig.leaders(&[0]);
-    rig.feed(Input::End(Goal::Commit));
+    rig.end(Goal::Commit);
     assert_eq!(rig.feed(Input::Added(AddFact::RetrySoon)), []);
     assert_eq!(rig.later(), [Effect::AddPartitions(vec![p(0)])]);
     let sent = produce(&rig.feed(Input::Added(AddFact::Added)));
@@ -212,7 +224,7 @@ fn fencing_ends_it_at_once_and_sends_nothing_more() {
 fn a_gap_is_an_abort_and_never_a_new_identity() {
     let (mut rig, sent) = Rig::in_flight();
     let effects = rig.answer(&sent, BatchFact::OutOfOrder);
-    assert!(matches!(&effects[..], [Effect::Failed(c)] if c.kind == CauseKind::SequenceGap), "{effects:?}");
+    assert!(matches!(&effects[0], Effect::Failed(c) if c.kind == CauseKind::SequenceGap), "{effects:?}");
 }
 
 #[test]
@@ -221,4 +233,54 @@ fn flush_is_answered_when_all_is_acknowledged() {
     assert_eq!(rig.feed(Input::Flush), []);
     let effects = rig.answer(&sent, BatchFact::Stored(None));
     assert_eq!(effects.last(), Some(&Effect::Flushed));
+}
+
+#[test]
+fn every_batch_of_a_failed_transaction_is_told_its_fate() {
+    let (mut rig, sent) = Rig::in_flight();
+    rig.write(1);
+    let other = produce(&rig.leaders(&[1]));
+    let effects = rig.answer(&sent, BatchFact::Refused(denied()));
+    let failed = denied().on(p(0));
+    assert_eq!(effects, [Effect::Failed(failed), Effect::Discarded(vec![BatchId(1)])]);
+    // The other one was under way; its answer would have asked for a retry.
+    assert_eq!(rig.answer(&other, BatchFact::Retry), [Effect::Discarded(vec![BatchId(2)])]);
+    assert_eq!(rig.t.next_deadline(rig.now), None);
+}
+
+#[test]
+fn a_deadline_that_has_passed_is_not_due_again() {
+    let (mut rig, _) = Rig::in_flight();
+    rig.now = rig.now.after(Duration::from_secs(121));
+    let effects = rig.feed(Input::Tick);
+    assert!(
+        matches!(&effects[..], [Effect::Failed(c)] if c.kind == CauseKind::DeliveryTimeout),
+        "{effects:?}"
+    );
+    assert_eq!(rig.t.next_deadline(rig.now), None, "the batch is still under way, and nothing more is due");
+}
+
+#[test]
+fn an_abort_that_nobody_answers_is_given_up() {
+    let (mut rig, sent) = Rig::in_flight();
+    rig.answer(&sent, BatchFact::Stored(Some(1)));
+    rig.feed(Input::End(Goal::Abort));
+    for _ in 0..29 {
+        rig.feed(Input::Aborted(AbortFact::CoordinatorMoved));
+        assert_eq!(finish(&rig.later()), None);
+    }
+    rig.feed(Input::Aborted(AbortFact::Retry));
+    let effects = rig.later();
+    assert!(matches!(finish(&effects), Some(Finish::Abandoned(_))), "{effects:?}");
+    assert_eq!(rig.t.next_deadline(rig.now), None);
+}
+
+#[test]
+fn a_topic_that_was_replaced_is_never_prepared() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::CheckTopics]);
+    rig.feed(Input::Described { start_ms: Some(1) });
+    assert_eq!(finish(&rig.answer(&sent, BatchFact::Stored(Some(7)))), None, "the check is not answered");
+    let cause = Cause::new(CauseKind::UnknownTopic, "created anew");
+    assert_eq!(rig.feed(Input::TopicReplaced(cause.clone())), [Effect::Failed(cause)]);
 }

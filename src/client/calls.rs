@@ -1,0 +1,91 @@
+//! What a transaction's task asks brokers, and their answers as facts.
+
+use std::collections::HashMap;
+
+use super::{producer::Shared, router::Purpose};
+use crate::{
+    exchange::{EndTxn, Produce, facts},
+    ids::{Identity, TopicId, TopicName, TopicPartition},
+    net::CallError,
+    proto::{
+        cause::{Cause, CauseKind},
+        outbox::{self, BatchId},
+        transaction::{AbortFact, Input, end_txn_version_at},
+    },
+    wire::versions::TransactionVersion,
+};
+
+/// Tells of a topic that is known to be another one now. One that is missing may be back in a moment.
+pub(super) fn replaced(shared: &Shared, ids: &HashMap<TopicName, TopicId>) -> Option<Input> {
+    let other = |(name, then): &(&TopicName, &TopicId)| {
+        let now = shared.router.topic_id(name);
+        then.is_known() && now.is_known() && **then != now
+    };
+    ids.iter().find(other).map(|(name, _)| topic_replaced(name))
+}
+
+pub(super) fn topic_replaced(name: &TopicName) -> Input {
+    let detail = format!("topic {name} was deleted and created anew under the same name");
+    Input::TopicReplaced(Cause::new(CauseKind::UnknownTopic, detail))
+}
+
+/// `Err(None)`: the coordinator was not found.
+pub(super) async fn ask_coordinator<C: crate::exchange::Call + 'static>(
+    shared: &Shared,
+    call: C,
+) -> Result<C::Answer, Option<CallError>> {
+    let found = shared.router.coordinator(&shared.transactional_id).await;
+    let node = found.ok().and_then(Result::ok).ok_or(None)?;
+    shared.router.ask(node, Purpose::Control, call).await.map_err(Some)
+}
+
+pub(super) async fn end_abort(
+    shared: &Shared,
+    identity: Identity,
+    begun: TransactionVersion,
+) -> Result<AbortFact, Option<CallError>> {
+    let found = shared.router.coordinator(&shared.transactional_id).await;
+    let node = found.ok().and_then(Result::ok).ok_or(None)?;
+    let level = shared.router.profile(node).await.map_err(Some)?.transaction_version;
+    let call = EndTxn {
+        transactional_id: shared.transactional_id.clone(),
+        identity,
+        commit: false,
+        version: end_txn_version_at(begun, level),
+    };
+    shared.router.ask(node, Purpose::Control, call).await.map(facts::aborted).map_err(Some)
+}
+
+pub(super) fn produced(
+    shared: &Shared,
+    request: outbox::RequestId,
+    ids: &[(TopicPartition, BatchId)],
+    answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
+) -> Input {
+    let (version, answers) = match answer {
+        Ok(answer) => answer,
+        Err(CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_))) => {
+            let cause = Cause::new(CauseKind::Unsupported, e.to_string());
+            let refused = |(p, b): &(TopicPartition, BatchId)| {
+                (p.clone(), *b, outbox::BatchFact::Refused(cause.clone()))
+            };
+            return Input::Produced { request, facts: ids.iter().map(refused).collect() };
+        }
+        Err(e) => {
+            tracing::debug!(error = %e, "Produce was not answered");
+            return Input::ProduceLost(request);
+        }
+    };
+    let mut seen = Vec::with_capacity(ids.len());
+    for answer in answers {
+        if let Some(leader) = answer.leader {
+            shared.router.learn_leader(&answer.partition, leader);
+        }
+        let asked = ids.iter().find(|(p, _)| *p == answer.partition);
+        // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
+        if let Some((partition, batch)) = asked {
+            seen.push((partition.clone(), *batch, facts::produced(version, &answer)));
+        }
+    }
+    Input::Produced { request, facts: seen }
+}
