@@ -240,6 +240,14 @@ fn warn(committable: &Committable, alarm: Alarm) {
 }
 
 async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+    if router.cluster_id().is_none() {
+        // No broker that can't be reached now is a stranger.
+        _ = router.metadata(Some(Vec::new())).await;
+    }
+    if check_cluster(&router, &committable).is_err() {
+        // Refused by the driver as soon as it sees that the cluster is known.
+        return ResumeInput::Coordinator(FindCoordinatorVerdict::Retry).into();
+    }
     match router.coordinator(&committable.transactional_id).await {
         Ok(Ok(node)) => {
             Learned { node: Some(node), ..ResumeInput::Coordinator(FindCoordinatorVerdict::Found).into() }

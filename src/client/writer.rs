@@ -24,7 +24,7 @@ use crate::{
     proto::{
         cause::{Cause, CauseKind},
         committable::{Committable, CommittablePartition},
-        outbox::{self, BatchId, Limits},
+        outbox::{self, BatchId, FirstBatch, Limits},
         transaction::{
             self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
         },
@@ -176,6 +176,10 @@ impl Task {
     fn new(shared: Arc<Shared>, link: Arc<Link>, identity: Identity, version: TransactionVersion) -> Self {
         let limits = Limits {
             in_flight: 5,
+            first_batch: match version {
+                TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
+                TransactionVersion::V2 => FirstBatch::Pipelined,
+            },
             request_bytes: shared.config.request_bytes,
             retry: shared.config.retry_backoff,
             retry_max: shared.config.retry_backoff_max,

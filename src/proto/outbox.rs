@@ -111,9 +111,21 @@ pub enum Step<C> {
     Unknown,
 }
 
+/// Whether a partition's first batch is waited for before the next one leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstBatch {
+    /// It is. A broker without transactions V2 that knows nothing of the producer takes whatever sequence comes first:
+    /// if the first batch had to be sent again, it would come behind the second.
+    Alone,
+    /// It is not: the broker insists on sequence 0.
+    Pipelined,
+}
+
 /// Bounds of what is under way.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// Whether a partition's first batch leaves alone.
+    pub first_batch: FirstBatch,
     /// Produce requests in flight per broker, at most 5 (the broker recognises the last 5 batches).
     pub in_flight: usize,
     /// Bytes of batches in one request (`max.request.size`, default 1 MiB).
@@ -142,6 +154,8 @@ struct Queue {
     sent: VecDeque<Sent>,
     not_before: Moment,
     backoff: Backoff,
+    /// How many may be under way until one was stored.
+    first_window: usize,
 }
 
 #[derive(Debug)]
@@ -177,6 +191,10 @@ impl Outbox {
                 sent: VecDeque::new(),
                 not_before: Moment::default(),
                 backoff: Backoff::new(limits.retry, limits.retry_max, seed),
+                first_window: match limits.first_batch {
+                    FirstBatch::Alone => 1,
+                    FirstBatch::Pipelined => usize::MAX,
+                },
             }
         });
         queue.queued.push_back(batch);
@@ -260,6 +278,7 @@ impl Outbox {
             BatchFact::Stored(offset) => {
                 let records = queue.sent.remove(at).map_or(0, |s| s.batch.records);
                 queue.backoff.reset();
+                queue.first_window = usize::MAX;
                 Step::Stored { partition: partition.clone(), offset, records }
             }
             BatchFact::Retry => queue.again(now, at, None, false),
@@ -311,7 +330,7 @@ impl Queue {
         if self.sent.iter().any(|s| !s.in_flight) {
             return self.sent.front().filter(|_| flying == 0).map(|s| s.batch.bytes);
         }
-        self.queued.front().filter(|_| flying < window).map(|b| b.bytes)
+        self.queued.front().filter(|_| flying < window.min(self.first_window)).map(|b| b.bytes)
     }
 
     fn send(&mut self, partition: &TopicPartition) -> Item {

@@ -1,9 +1,9 @@
 //! What tests of the client and the sink share: a broker, a client, and a reader of what is committed.
-#![expect(
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
+#![allow(
     unreachable_pub,
     dead_code,
-    clippy::unwrap_used,
-    reason = "a module of several test binaries, each of which uses a part"
+    reason = "a module of several test binaries, some of which use all of it and some a part"
 )]
 
 use std::{future::Future, time::Duration};
@@ -112,7 +112,8 @@ pub async fn visible(client: &Client, topic: &str) -> Vec<String> {
     let topic = within(client.topic(topic)).await.unwrap();
     let mut values = Vec::new();
     for place in places(&topic) {
-        let mut consumer = client.consumer().isolation(Isolation::Committed).build();
+        let mut consumer =
+            client.consumer().isolation(Isolation::Committed).max_wait(Duration::from_millis(5)).build();
         consumer.assign([(place.clone(), Start::Beginning)]);
         let end = consumer.end_offsets(Isolation::Committed).await.unwrap()[&place];
         while consumer.position(&place).is_none_or(|at| at < end) {

@@ -103,7 +103,7 @@ fn markers_can_wait(level: u8) -> Spec {
         .transaction_version(level)
         .extra("transaction.state.log.replication.factor", "1")
         .extra("transaction.state.log.min.isr", "1")
-        .extra("broker.session.timeout.ms", "30000")
+        .extra("broker.session.timeout.ms", "180000")
 }
 
 /// Recovery sends EndTxn a second and a third time only while the answer is "not yet": a frozen node can not take its marker, so that

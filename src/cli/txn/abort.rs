@@ -22,13 +22,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The transactional id
+    /// Transactional id
     #[arg(value_name = "ID")]
     id: String,
-    /// A job's state: what it has prepared is not aborted
+    /// Directory of a job's state, whose prepared transactions are spared; may be repeated
     #[arg(long, value_name = "DIR")]
     state: Vec<PathBuf>,
-    /// Abort although a committable names the id, or no --state was given that could
+    /// Abort also what is prepared, or may be
     #[arg(long)]
     force: bool,
 }

@@ -5,6 +5,7 @@ const NODE: NodeId = NodeId(1);
 fn outbox() -> Outbox {
     let limits = Limits {
         in_flight: 5,
+        first_batch: FirstBatch::Pipelined,
         request_bytes: 1000,
         retry: Duration::from_millis(100),
         retry_max: Duration::from_secs(1),
@@ -133,4 +134,18 @@ fn batches_that_fail_together_wait_once() {
         learn(&mut o, 0, id, BatchFact::Retry);
     }
     assert_eq!(drain(&mut o, 100_000), [(1, 0)], "after the first wait, not after five");
+}
+
+#[test]
+fn a_first_batch_that_leaves_alone_is_waited_for() {
+    let mut o = outbox();
+    o.limits.first_batch = FirstBatch::Alone;
+    for id in 1..=3 {
+        o.push(p(0), batch(id, 10));
+    }
+    assert_eq!(drain(&mut o, 0), [(1, 0)]);
+    assert_eq!(drain(&mut o, 0), []);
+    learn(&mut o, 0, 1, BatchFact::Stored(Some(0)));
+    assert_eq!(drain(&mut o, 0), [(2, 10)]);
+    assert_eq!(drain(&mut o, 0), [(3, 20)]);
 }

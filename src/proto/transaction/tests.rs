@@ -1,5 +1,8 @@
 use super::*;
-use crate::{ids::Identity, proto::outbox::Produce};
+use crate::{
+    ids::Identity,
+    proto::outbox::{FirstBatch, Produce},
+};
 
 const NODE: NodeId = NodeId(1);
 
@@ -13,6 +16,7 @@ impl Rig {
     fn new(version: TransactionVersion) -> Self {
         let limits = Limits {
             in_flight: 5,
+            first_batch: FirstBatch::Pipelined,
             request_bytes: 1 << 20,
             retry: Duration::from_millis(100),
             retry_max: Duration::from_secs(1),
