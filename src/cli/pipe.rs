@@ -24,6 +24,7 @@ use crate::{
     },
     client::{Client, TopicError},
     net::Clock,
+    record::Compression,
     sink::SinkConfig,
 };
 
@@ -57,7 +58,7 @@ pub(super) struct Args {
     /// Create the topic with N partitions if it is missing
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     partitions: Option<i32>,
-    /// How records are compressed: none or lz4 [default: none]
+    /// How records are compressed: none or lz4 [default: lz4]
     #[arg(long, value_name = "CODEC")]
     compression: Option<String>,
     /// Set a property by its Kafka name, such as linger.ms=10; may be repeated
@@ -109,6 +110,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
     let mut config = context.client_config()?.probe(steps.probe());
     let mut sink = SinkConfig::new("unnamed")?;
+    sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
     sink.tolerated_outage = args.tolerated_outage;
     settings::apply(&mut config, &mut sink, args.config.as_deref(), &args.set)?;
