@@ -24,6 +24,7 @@ use crate::{
     },
     client::{Client, TopicError},
     net::Clock,
+    proto::pool::Reuse,
     record::Compression,
     sink::SinkConfig,
 };
@@ -103,6 +104,9 @@ impl LineFormat for Format {
     }
 }
 
+/// Makes a job use transactional ids again before that is safe, for tests that show what the rule is good for.
+const UNSAFE_REUSE: &str = "KAFKA_2PC_UNSAFE_REUSE";
+
 /// How often a job is started again from its last checkpoint without completing another one.
 const RESTARTS: u32 = 10;
 
@@ -113,6 +117,12 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
     sink.tolerated_outage = args.tolerated_outage;
+    if std::env::var_os(UNSAFE_REUSE).is_some_and(|on| on == "1") {
+        context.warn(format!(
+            "{UNSAFE_REUSE}=1: transactional ids are used again too early, records may be lost"
+        ));
+        sink.reuse = Reuse::AtOnce;
+    }
     settings::apply(&mut config, &mut sink, args.config.as_deref(), &args.set)?;
     if let Some(codec) = &args.compression {
         settings::set(&mut config, &mut sink, "compression.type", codec)?;
