@@ -128,7 +128,8 @@ fn cat(ground: &Ground) -> Outcome {
         let whereto = ["--bootstrap", ground.bootstrap()];
         let ended = program.invoke(words.iter().chain(&whereto).copied()).run(PATIENCE)?.expect(0)?;
         let mut seen: Vec<_> = ended.stdout.lines().map(str::to_owned).collect();
-        (expected.sort(), seen.sort());
+        expected.sort();
+        seen.sort();
         Failure::unless_equal(name, &seen, &expected)?;
         let warned = ended.stderr.contains("open transactions hide later records");
         Failure::unless_equal("a warning of hidden records", warned, isolation == Isolation::Committed)?;
