@@ -387,3 +387,35 @@ async fn leftovers_are_those_of_the_exact_prefix_that_no_checkpoint_lists() {
         assert_eq!(seen[0], "listed");
     }
 }
+
+#[tokio::test]
+async fn a_writer_that_was_stopped_and_wakes_up_ends_nothing_of_its_successor() {
+    for profile in both() {
+        let l = Lonely::new(profile, Reuse::WhenSettled).await;
+        let (mut old, _) = l.recover(SinkState::default()).await;
+        l.write(&mut old, "1").await;
+        let first = l.prepare(&mut old, 1).await;
+        l.commit(&mut old, &first).await;
+        within(l.committer().settle(&first)).await.unwrap();
+        old.settled(&first.transactional_id);
+        old.durable(&BTreeSet::new());
+        // Stopped here. Its successor takes over and prepares two transactions.
+        let state = SinkState { checkpoint: 1, committables: Vec::new(), writer: Some(old.snapshot()) };
+        let (mut new, _) = l.recover(state).await;
+        let mut prepared = Vec::new();
+        for checkpoint in [2, 3] {
+            l.write(&mut new, &checkpoint.to_string()).await;
+            prepared.push(l.prepare(&mut new, checkpoint).await);
+        }
+        // It wakes up, goes on with the id that it used last, and then with one that it never used.
+        for checkpoint in [2, 3] {
+            _ = within(old.write(&l.topic, Some(0), RecordRef::value(b"no"))).await;
+            within(old.prepare_commit(checkpoint)).await.unwrap_err();
+        }
+        for committable in &prepared {
+            l.commit(&mut new, committable).await;
+            within(l.committer().settle(committable)).await.unwrap();
+        }
+        assert_eq!(l.seen().await, ["1", "2", "3"]);
+    }
+}

@@ -256,7 +256,8 @@ impl SinkWriter {
         match self.pairs.remove(&slot) {
             Some(Pair::Returned(identity)) => builder.returned(identity),
             Some(Pair::Used(identity)) => builder.used(identity),
-            None => builder.lazy(),
+            // Recovery has seen that nothing is open under it.
+            None => builder.vacant(),
         }
     }
 }
