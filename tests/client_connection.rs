@@ -1,5 +1,5 @@
 //! One connection against a peer that is slow, silent, hostile, or no Kafka; without sockets, in time that is not real.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::{io, sync::Arc, time::Duration};
 

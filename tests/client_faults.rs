@@ -1,6 +1,6 @@
 //! Transactions of the client while brokers answer with errors, lose connections, move, and are away.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 

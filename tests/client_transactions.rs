@@ -1,6 +1,5 @@
 //! Transactions of the client against the embedded broker: how they end, and under which identity.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod kit;
 

@@ -1,6 +1,6 @@
 //! The pipeline on the embedded broker: crashes at every step, bad input, full disks, and brokers that trouble it.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU8, Ordering},
     },
+    time::Duration,
 };
 
 use crate::{
@@ -44,11 +45,27 @@ pub enum Note {
     /// Recovery begins.
     Recovery,
     /// Recovery is done.
-    Recovered,
+    Recovered {
+        /// Transactions of the restored checkpoint that are committed now.
+        resumed: u64,
+        /// Leftovers that were aborted.
+        aborted: u64,
+    },
     /// A checkpoint begins: no record is written until its transaction is prepared.
     Prepare,
     /// A checkpoint is complete.
     Checkpoint(u64),
+    /// A part of a checkpoint is done, and took so long.
+    Took(Part, Duration),
+}
+
+/// The parts of a checkpoint whose time is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// From the last record until a committable is in memory: everything is acknowledged then.
+    Prepare,
+    /// From the durable checkpoint until the coordinator has decided.
+    Commit,
 }
 
 impl Step {
@@ -132,8 +149,8 @@ impl Steps {
     pub(super) fn note(&self, note: Note) {
         let phase = match note {
             Note::Recovery => Some(RECOVERING),
-            Note::Recovered => Some(RUNNING),
-            Note::Prepare | Note::Checkpoint(_) => None,
+            Note::Recovered { .. } => Some(RUNNING),
+            Note::Prepare | Note::Checkpoint(_) | Note::Took(..) => None,
         };
         if let Some(phase) = phase {
             self.phase.store(phase, Ordering::Release);

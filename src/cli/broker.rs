@@ -9,10 +9,10 @@ use crate::broker::{Broker, BrokerConfig, Profile, UnknownTopics};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
     listen: String,
-    /// Which Kafka to imitate: kafka-4.4 (transactions V2) or kafka-4.4-v1
+    /// Kafka to imitate: kafka-4.4, or kafka-4.4-v1 (with the older transactions)
     #[arg(long, value_name = "NAME", default_value = "kafka-4.4")]
     profile: String,
 }

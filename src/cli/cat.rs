@@ -21,28 +21,28 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The topic
-    #[arg(long, value_name = "T")]
+    /// Topic to read
+    #[arg(long)]
     topic: String,
-    /// What to see: committed records alone, or also those of open and aborted transactions
-    #[arg(long, value_enum, default_value = "committed")]
+    /// Which records: committed, or uncommitted (also those of open and aborted transactions)
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "LEVEL", default_value = "committed")]
     isolation: IsolationName,
-    /// Where to begin: beginning, end, or an offset (of one partition)
+    /// Where to begin; an offset needs --partition
     #[arg(long, value_name = "beginning|end|OFFSET", default_value = "beginning", value_parser = from)]
     from: Start,
-    /// One partition instead of all
+    /// Read partition P only
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(0..))]
     partition: Option<i32>,
     /// Stop after N records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Stop at the end as it is now: the last stable offset, or with --isolation uncommitted the high watermark
+    /// Stop at the end of what is readable now
     #[arg(long)]
     until_end: bool,
-    /// How a record is printed; lines, or with --json json
-    #[arg(long, value_enum)]
+    /// What is printed: lines (values) or json (objects) [default: lines, or json with --json]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "lines|json")]
     format: Option<FormatName>,
-    /// With --format lines: print the key, if there is one, and S before the value
+    /// With --format lines: print the key and S before the value
     #[arg(long, value_name = "S")]
     key_separator: Option<String>,
 }

@@ -44,9 +44,14 @@ impl Context {
         !self.quiet && !self.json && io::stderr().is_terminal()
     }
 
-    /// Whether a cluster was named.
-    pub(super) fn names_a_cluster(&self) -> bool {
-        self.bootstrap.as_deref().is_some_and(|b| !b.is_empty())
+    /// Whether messages for people are wanted.
+    pub(super) fn tells(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
+    /// The cluster, if one was named.
+    pub(super) fn bootstrap(&self) -> Option<&str> {
+        self.bootstrap.as_deref().filter(|b| !b.is_empty())
     }
 
     /// The settings for the cluster that was named.
@@ -54,7 +59,7 @@ impl Context {
     /// # Errors
     /// [`Usage`] if none was.
     pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
-        let Some(bootstrap) = self.bootstrap.as_deref().filter(|b| !b.is_empty()) else {
+        let Some(bootstrap) = self.bootstrap() else {
             let hint = "which cluster? Give --bootstrap HOST:PORT[,HOST:PORT..] or set KAFKA_BOOTSTRAP.\n\
                         `kafka-2pc broker` starts one in memory; `kafka-2pc demo` shows everything without one.";
             return Err(Usage(hint.to_owned()).into());

@@ -3,6 +3,8 @@
 //! `KAFKA_2PC_CRASH=POINT[:NTH]` kills the process with SIGKILL at the NTH passage of a point, counted from 1.
 //! `KAFKA_2PC_TRACE=FILE` appends a line before each passage: milliseconds since the Unix epoch, process id, point,
 //! count.
+//! `KAFKA_2PC_JOURNAL=FILE` appends what came of it, in the same form: `recovered` with the numbers of transactions committed
+//! and aborted, `checkpoint` with its id, `prepare` and `commit` with the microseconds that they took.
 
 use std::{
     collections::HashMap,
@@ -14,38 +16,46 @@ use std::{
 
 use super::Usage;
 use crate::{
-    checkpoint::step::{Note, Step, Steps},
+    checkpoint::step::{Note, Part, Step, Steps},
     net::Clock,
 };
+
+/// Where the environment names the journal.
+pub(super) const JOURNAL: &str = "KAFKA_2PC_JOURNAL";
+
+/// Where the environment names the point of death.
+pub(super) const CRASH: &str = "KAFKA_2PC_CRASH";
 
 struct Crash {
     at: Option<(Step, u64)>,
     trace: Option<File>,
+    journal: Option<File>,
     counts: HashMap<Step, u64>,
 }
 
 /// The steps of a job as the environment wants them watched.
 pub(super) fn steps() -> Result<Steps, Usage> {
-    let at = match env::var("KAFKA_2PC_CRASH") {
-        Ok(text) => Some(parse(&text).map_err(|e| Usage(format!("KAFKA_2PC_CRASH: {e}")))?),
+    let at = match env::var(CRASH) {
+        Ok(text) => Some(parse(&text).map_err(|e| Usage(format!("{CRASH}: {e}")))?),
         Err(_) => None,
     };
-    let trace = match env::var_os("KAFKA_2PC_TRACE") {
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(&path);
-            Some(file.map_err(|e| Usage(format!("KAFKA_2PC_TRACE={}: {e}", path.to_string_lossy())))?)
-        }
-        None => None,
-    };
-    if at.is_none() && trace.is_none() {
+    let (trace, journal) = (appended("KAFKA_2PC_TRACE")?, appended(JOURNAL)?);
+    if at.is_none() && trace.is_none() && journal.is_none() {
         return Ok(Steps::default());
     }
-    let crash = Arc::new(Mutex::new(Crash { at, trace, counts: HashMap::new() }));
+    let crash = Arc::new(Mutex::new(Crash { at, trace, journal, counts: HashMap::new() }));
     let noted = Arc::clone(&crash);
     Ok(Steps::new(
         move |step| crash.lock().unwrap_or_else(PoisonError::into_inner).step(step),
         move |note| noted.lock().unwrap_or_else(PoisonError::into_inner).note(note),
     ))
+}
+
+/// The file that a variable of the environment names, to be appended to.
+fn appended(variable: &str) -> Result<Option<File>, Usage> {
+    let Some(path) = env::var_os(variable) else { return Ok(None) };
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    file.map(Some).map_err(|e| Usage(format!("{variable}={}: {e}", path.to_string_lossy())))
 }
 
 fn parse(text: &str) -> Result<(Step, u64), String> {
@@ -59,7 +69,7 @@ impl Crash {
         let count = self.counts.entry(step).or_default();
         *count += 1;
         let count = *count;
-        self.line(&format!("{} {count}", step.name()));
+        append(&mut self.trace, &format!("{} {count}", step.name()));
         if self.at == Some((step, count)) {
             die();
         }
@@ -67,19 +77,32 @@ impl Crash {
 
     fn note(&mut self, note: Note) {
         match note {
-            Note::Recovery => self.line("recovery"),
-            Note::Recovered => self.line("recovered"),
-            Note::Prepare => self.line("prepare"),
-            Note::Checkpoint(id) => self.line(&format!("checkpoint {id}")),
+            Note::Recovery => append(&mut self.trace, "recovery"),
+            Note::Recovered { resumed, aborted } => {
+                append(&mut self.trace, "recovered");
+                append(&mut self.journal, &format!("recovered {resumed} {aborted}"));
+            }
+            Note::Prepare => append(&mut self.trace, "prepare"),
+            Note::Checkpoint(id) => {
+                append(&mut self.trace, &format!("checkpoint {id}"));
+                append(&mut self.journal, &format!("checkpoint {id}"));
+            }
+            Note::Took(part, took) => {
+                let part = match part {
+                    Part::Prepare => "prepare",
+                    Part::Commit => "commit",
+                };
+                append(&mut self.journal, &format!("{part} {}", took.as_micros()));
+            }
         }
     }
+}
 
-    fn line(&mut self, what: &str) {
-        if let Some(trace) = &mut self.trace {
-            let line = format!("{} {} {what}\n", Clock::wall_ms(), std::process::id());
-            // One write, so that lines of several processes do not mix; a full disk must not stop the job.
-            _ = trace.write_all(line.as_bytes());
-        }
+fn append(file: &mut Option<File>, what: &str) {
+    if let Some(file) = file {
+        let line = format!("{} {} {what}\n", Clock::wall_ms(), std::process::id());
+        // One write, so that lines of several processes do not mix; a full disk must not stop the job.
+        _ = file.write_all(line.as_bytes());
     }
 }
 

@@ -8,9 +8,11 @@ mod cat;
 mod completions;
 mod context;
 mod crash;
+mod demo;
 mod duration;
 mod exit;
 mod format;
+mod parent;
 mod pipe;
 mod settings;
 mod txn;
@@ -22,9 +24,13 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use context::Context;
 use exit::{Exit, Usage};
 
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 an error, or not done yet, or denied; 2 wrong arguments; 3 records are lost or doubled; 4 nothing \
+proves whether records are lost";
+
 /// Records go into Kafka exactly once, whatever crashes.
 #[derive(Debug, Parser)]
-#[command(name = "kafka-2pc", version, max_term_width = 110)]
+#[command(name = "kafka-2pc", version, max_term_width = 110, after_help = EXIT_CODES)]
 struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -32,20 +38,24 @@ struct Cli {
     command: Command,
 }
 
+/// Where the help lists the options of every command: behind a command's own.
+const COMMON: &str = "Common options";
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 struct Globals {
-    /// The cluster: HOST:PORT[,HOST:PORT..]
-    #[arg(long, global = true, env = "KAFKA_BOOTSTRAP", value_name = "HOST:PORT,..", hide_env_values = true)]
+    /// Brokers of the cluster to begin with
+    #[arg(long, global = true, help_heading = COMMON, env = "KAFKA_BOOTSTRAP", value_name = "HOST:PORT,..")]
+    #[arg(hide_env_values = true)]
     bootstrap: Option<String>,
-    /// Results as JSON, one object per line
-    #[arg(long, global = true)]
+    /// Print results as JSON, one object a line
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
-    /// More messages; twice for even more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    /// Print more messages; -vv prints even more
+    #[arg(short, long, global = true, help_heading = COMMON, action = ArgAction::Count)]
     verbose: u8,
-    /// Errors alone, and no progress
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// Print warnings and errors only, and no progress
+    #[arg(short, long, global = true, help_heading = COMMON, conflicts_with = "verbose")]
     quiet: bool,
 }
 
@@ -55,11 +65,13 @@ enum Command {
     Pipe(pipe::Args),
     /// Read a topic
     Cat(cat::Args),
-    /// Look at transactions, and end them
+    /// Look at transactions, and end them by hand
     Txn(txn::Args),
-    /// Run a Kafka broker in memory, for trying things out
+    /// Run a small Kafka in memory, to try things out
     Broker(broker::Args),
-    /// Print a shell's completion script
+    /// Watch records go in exactly once in spite of kill -9; takes half a minute and needs no cluster
+    Demo,
+    /// Print the script that completes these commands in a shell
     Completions(completions::Args),
 }
 
@@ -68,6 +80,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context::new(&cli.globals);
+    parent::end_with_it();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&error.into()).into(),
@@ -84,6 +97,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,
+        Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),
     }
 }

@@ -25,58 +25,59 @@ use crate::{
     client::{Client, TopicError},
     net::Clock,
     proto::pool::Reuse,
+    record::Compression,
     sink::SinkConfig,
 };
 
 /// Options of `pipe`.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// The topic to write to
+    /// Topic to write to
     #[arg(long)]
     topic: String,
-    /// A file, or - for the standard input
+    /// File to read, or - for standard input
     #[arg(long, default_value = "-", value_name = "FILE|-")]
     input: String,
-    /// What a line is
-    #[arg(long, value_enum, default_value = "lines")]
+    /// What a line holds: lines (a value) or json (an object with key, value, headers, partition, timestamp)
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "lines|json", default_value = "lines")]
     format: FormatName,
-    /// What stands between key and value in a line
+    /// With --format lines: what stands between key and value
     #[arg(long, value_name = "S")]
     key_separator: Option<String>,
-    /// Where checkpoints are kept; without it nothing survives a crash
+    /// Directory to keep checkpoints in; without it nothing survives a crash
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// How far checkpoints are apart; records become visible with them
+    /// Time between checkpoints; records become visible with the next one
     #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
     checkpoint_interval: Duration,
-    /// At most so many records a second
+    /// Write at most N records a second
     #[arg(long, value_name = "N")]
     rate: Option<u32>,
-    /// Transactional ids are PREFIX-0-NUMBER; by default the topic and a random job id
+    /// What transactional ids begin with [default: the topic and a random id]
     #[arg(long, value_name = "P")]
     transactional_id_prefix: Option<String>,
-    /// Create the topic with so many partitions if it is missing
+    /// Create the topic with N partitions if it is missing
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     partitions: Option<i32>,
-    /// How batches are compressed: none, lz4 (`compression.type`)
+    /// How records are compressed: none or lz4 [default: lz4]
     #[arg(long, value_name = "CODEC")]
     compression: Option<String>,
-    /// A setting by its Kafka name, such as linger.ms=10
+    /// Set a property by its Kafka name, such as linger.ms=10; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// A file of such settings, one a line
+    /// File with such properties, one a line
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What is done with a line that is no record
-    #[arg(long, value_enum, default_value = "stop")]
+    /// At a line that is no record: stop before it, or skip and count it
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "stop|skip", default_value = "stop")]
     on_bad_line: BadLineArg,
-    /// Leave the first transaction open at this point, for others to commit
-    #[arg(long, value_enum)]
+    /// Stop with the first transaction prepared, before or after its checkpoint, for `txn commit`
+    #[arg(long, value_enum, requires = "state", hide_possible_values = true, value_name = "prepare|durable")]
     stop_after: Option<StopAfterArg>,
-    /// Write the missing marker of a commit that hangs; needs ALTER on the cluster
+    /// Write the missing marker of a commit that hangs (KAFKA-20734)
     #[arg(long)]
     repair_hanging: bool,
-    /// How long brokers or this job may be away without losing what is prepared
+    /// How long brokers or this job may be away before anything is lost
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     tolerated_outage: Duration,
 }
@@ -113,6 +114,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
     let mut config = context.client_config()?.probe(steps.probe());
     let mut sink = SinkConfig::new("unnamed")?;
+    sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
     sink.tolerated_outage = args.tolerated_outage;
     if std::env::var_os(UNSAFE_REUSE).is_some_and(|on| on == "1") {
@@ -314,10 +316,13 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str
              command again, or pass such lines over with --on-bad-line skip"
         );
     }
-    for id in &summary.hanging {
+    for hanging in &summary.hanging {
+        let file = hanging.file.as_deref().map(std::path::absolute).transpose()?;
+        let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
         eprintln!(
-            "kafka-2pc: {id} is committed, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
-             or --repair-hanging writes the missing marker"
+            "kafka-2pc: {}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+             or --repair-hanging writes the missing marker",
+            hanging.transactional_id
         );
     }
     let object = json!({

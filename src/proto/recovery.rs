@@ -139,9 +139,9 @@ pub enum RecoveryEffect {
 pub struct Recovered {
     /// Leftovers that were aborted; their ids are free.
     pub aborted: Vec<TransactionalId>,
-    /// Transactions that hang with a decision that is proven: retired, and candidates for a repair.
+    /// Transactions that hang: retired, and candidates for a repair where it is told how the decision came about.
     pub retired: Vec<CommittedButHanging>,
-    /// Ids that must not be used in this run: they hang with an unknown decision, or could not be looked at.
+    /// Ids that must not be used in this run: they could not be looked at, or a committable holds them.
     pub avoid: BTreeSet<TransactionalId>,
     /// What recovery could not see.
     pub blind: Vec<Blindness>,
@@ -450,19 +450,28 @@ impl Recovery {
         // All partitions must hang of the same epoch, or the decision is not one.
         let epoch = first.open.producer_epoch;
         let identity = Identity { producer_id: first.producer_id, epoch };
-        let proof = decision_in_view(view, identity, self.restored.level);
-        match proof.filter(|_| open.iter().all(|o| o.open.producer_epoch == epoch)) {
-            Some((decision, by)) => self.recovered.retired.push(CommittedButHanging {
-                transactional_id: id,
-                identity,
-                decision,
-                by: Some(by),
-                partitions: open.into_iter().map(hanging_partition).collect(),
-            }),
-            None => {
-                self.recovered.avoid.insert(id);
-            }
-        }
+        let uniform = open.iter().all(|o| o.open.producer_epoch == epoch);
+        let shown = decision_in_view(view, identity, self.restored.level);
+        let proof = shown.or_else(|| self.leftover_decision(&id, identity, view)).filter(|_| uniform);
+        // Without a proof it is retired all the same, and told; only a repair is refused.
+        let (decision, by) = proof.map_or((Decision::Abort, None), |(decision, by)| (decision, Some(by)));
+        let partitions = open.into_iter().map(hanging_partition).collect();
+        let hanging = CommittedButHanging { transactional_id: id, identity, decision, by, partitions };
+        self.recovered.retired.push(hanging);
+    }
+
+    /// The coordinator has forgotten what was decided, for somebody took the id over since. A commit of this job would be
+    /// known: it is listed before it is sent, and dropped only when it is settled. So this is a leftover, whose records
+    /// are written again under another id and must never be seen, whatever was decided.
+    fn leftover_decision(
+        &self,
+        id: &TransactionalId,
+        identity: Identity,
+        view: &TransactionView,
+    ) -> Option<(Decision, DecidedBy)> {
+        let forgotten = view.state == CoordinatorState::Empty && view.identity.epoch > identity.epoch;
+        let leftover = forgotten && !self.names(id, identity);
+        leftover.then(|| (Decision::Abort, DecidedBy::fence(self.restored.level)))
     }
 
     fn fenced(&mut self, leftovers: Vec<Leftover>, answers: &[FenceAnswer]) {

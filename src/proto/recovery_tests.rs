@@ -178,13 +178,21 @@ fn an_id_that_is_done_while_a_partition_is_open_is_neither_fenced_nor_used() {
     );
     let aborted = run_with(S::CompleteAbort, 4, vec![open(1, 3)]);
     assert_eq!(aborted.retired[0].decision, Decision::Abort);
-    for (state, epoch) in [(S::Empty, 4), (S::CompleteCommit, 6)] {
-        let unknown = run_with(state, epoch, vec![open(1, 3)]);
-        assert_eq!(unknown.avoid, ids(&["job-0-0"]).into_iter().collect());
-        assert_eq!(unknown.retired, []);
+    let forgotten = run_with(S::Empty, 5, vec![open(1, 3)]);
+    assert_eq!(
+        (forgotten.retired[0].decision, forgotten.retired[0].by),
+        (Decision::Abort, Some(DecidedBy::FenceV2))
+    );
+    let mixed = vec![open(1, 3), open(1, 2)];
+    for (state, epoch, open) in [
+        (S::CompleteCommit, 6, vec![open(1, 3)]),
+        (S::Empty, 3, vec![open(1, 3)]),
+        (S::Empty, 5, mixed.clone()),
+        (S::CompleteCommit, 4, mixed),
+    ] {
+        let unknown = run_with(state, epoch, open);
+        assert_eq!((unknown.retired.len(), unknown.retired[0].by), (1, None), "{state:?} {epoch}");
     }
-    let mixed = run_with(S::CompleteCommit, 4, vec![open(1, 3), open(1, 2)]);
-    assert_eq!(mixed.avoid.len(), 1);
 }
 
 #[test]

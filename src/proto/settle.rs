@@ -23,6 +23,9 @@ use super::{
 };
 use crate::ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition, TransactionalId};
 
+/// Markers are usually written within milliseconds of the answer, and an id waits for this.
+const FIRST_WAIT: Duration = Duration::from_millis(3);
+
 /// How long to wait for the markers by default.
 pub const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -286,7 +289,7 @@ impl Settle {
             target,
             coordinator: Coordinator::NotAsked,
             state: State::Coordinator,
-            backoff: Backoff::new(Duration::from_millis(20), Duration::from_secs(1), seed),
+            backoff: Backoff::new(FIRST_WAIT, Duration::from_secs(1), seed),
             deadline: now.after(patience),
             effects: VecDeque::new(),
         };

@@ -35,8 +35,14 @@ impl Drop for Stage {
 
 /// Runs the program with these arguments, and nothing of our environment that it would read.
 pub(crate) async fn program(args: Vec<String>) -> Result<Ran, Box<dyn Error>> {
+    crashing(args, None).await
+}
+
+/// The same, and it kills itself at this point.
+async fn crashing(args: Vec<String>, point: Option<&str>) -> Result<Ran, Box<dyn Error>> {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kafka-2pc"));
     command.args(args).env_remove("KAFKA_BOOTSTRAP").stdin(Stdio::null());
+    command.envs(point.map(|point| ("KAFKA_2PC_CRASH", point)));
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     Ok(Ran {
         code: output.status.code(),
@@ -69,9 +75,14 @@ impl Stage {
 
     /// Runs the program against this broker; words are separated by blanks.
     pub(crate) async fn run(&self, words: &str) -> Result<Ran, Box<dyn Error>> {
+        self.run_to(words, None).await
+    }
+
+    /// The same, and it kills itself at this point.
+    pub(crate) async fn run_to(&self, words: &str, point: Option<&str>) -> Result<Ran, Box<dyn Error>> {
         let mut args: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         args.extend(["--bootstrap".to_owned(), self.broker.bootstrap()]);
-        program(args).await
+        crashing(args, point).await
     }
 
     /// An open transaction with these values on partition 0 and on, one each.

@@ -285,6 +285,36 @@ async fn a_jobs_state_is_committed_unless_it_is_held_or_incomplete() -> Outcome 
     Ok(())
 }
 
+/// A prepared transaction that no checkpoint lists is aborted by hand while its partition has no leader. Its marker is lost,
+/// and whoever commits next under the same producer id would publish its records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leftover_whose_abort_was_lost_is_told_and_never_seen() -> Outcome {
+    for profile in PROFILES {
+        let Lonely { stage, node, id } = lonely(profile()).await?;
+        let input = stage.path("input");
+        std::fs::write(&input, "{\"value\":\"one\",\"partition\":0}\n{\"value\":\"two\",\"partition\":0}\n")?;
+        let prefix = id.strip_prefix("job-0-").map(|n| format!("job{n}")).ok_or("prefix")?;
+        let (input, state) = (input.display(), stage.path("state"));
+        let pipe = format!(
+            "pipe --topic t --input {input} --format json --json --transactional-id-prefix {prefix} --state {}",
+            state.display()
+        );
+        let crashed = stage.run_to(&pipe, Some("prepared")).await?;
+        assert_eq!(crashed.code, None, "{crashed:?}");
+        stage.broker.stop_node(node).await?;
+        is(&stage.run(&format!("txn abort {prefix}-0-0 --force --json --timeout 3s")).await?, 1, "hanging");
+        stage.broker.start_node(node).await?;
+        let ran = stage.run(&pipe).await?;
+        assert_eq!((ran.code, only(&ran)["hanging"].as_u64()), (Some(1), Some(1)), "{ran:?}");
+        assert!(ran.err.contains(&format!("{prefix}-0-0")), "{ran:?}");
+        assert!(read(&stage).await?.is_empty(), "readers stall");
+        let ran = stage.run(&format!("txn repair --state {} --json", state.display())).await?;
+        is(&ran, 0, "repaired");
+        assert_eq!(read(&stage).await?, ["one", "two"]);
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_committable_says_the_same_to_the_library() -> Outcome {
     let stage = Stage::new(Profile::kafka_4_4(), 1).await?;

@@ -157,6 +157,16 @@ impl Ended {
         serde_json::from_str(last).map_err(|_| self.strange("the last line is no JSON"))
     }
 
+    /// The first line of standard output that is a JSON object with this field.
+    ///
+    /// # Errors
+    /// [`ProgramError::Strange`].
+    pub fn json_with(&self, field: &str) -> Result<Value, ProgramError> {
+        let mut objects = self.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let found = objects.find(|object| object.get(field).is_some());
+        found.ok_or_else(|| self.strange(&format!("no line of its output has the field {field}")))
+    }
+
     /// Itself, if it ended with this code.
     ///
     /// # Errors

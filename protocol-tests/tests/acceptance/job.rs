@@ -218,8 +218,12 @@ impl Attempt {
 
     /// Waits for its end.
     pub(crate) fn past(self, limit: Duration) -> Result<Past, Failure> {
-        let ended = self.running.wait(limit)?;
-        Ok(Past { ended, trace: Trace::read(&self.trace)? })
+        let ended = self.running.wait(limit);
+        let trace = Trace::read(&self.trace)?;
+        let last = trace.passages.iter().rev().take(8).rev();
+        let told = || last.map(|p| format!("\n  {} {} {}", p.at_ms, p.point, p.number)).collect::<String>();
+        let ended = ended.map_err(|e| Failure::of(format!("{e}\nthe end of its trace:{}", told())))?;
+        Ok(Past { ended, trace })
     }
 
     /// Waits for its end, which must be the end of the input, and a good one.

@@ -78,7 +78,7 @@ impl<'a> Lonely<'a> {
     fn stop_after_durable(&self) -> Result<(PathBuf, String), Failure> {
         let past = self.job.start_with(&["--stop-after", "durable"], None)?.past(PATIENCE)?;
         let ended = past.ended.expect(0)?;
-        let line = ended.json()?;
+        let line = ended.json_with("committable")?;
         let word = |name: &str| {
             let word = line[name].as_str().map(str::to_owned);
             word.ok_or_else(|| ended.strange(&format!("it names no {name}")))
@@ -211,7 +211,10 @@ fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
     lonely.job.crash("prepared", 1)?;
     let id = format!("{}-0-0", lonely.job.prefix);
     lonely.lose_leader()?;
-    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    let ended = lonely.txn("abort", &id, &["--force"])?.expect(1)?;
+    if ended.json()?["outcome"] != "hanging" {
+        return Err(ended.strange("it does not say that its abort hangs").into());
+    }
     lonely.bring_back()?;
     let before = lonely.hanging(&id)?;
     lonely.pipe_beside(&id)?;

@@ -1,6 +1,7 @@
 //! The promise, as a user would put it to the test: records that go through `kafka-2pc pipe` are in the topic exactly once, whatever is
 //! killed on the way. The program runs as a child process; foreign clients read what it wrote.
 
+mod committables;
 mod crash_points;
 mod input;
 mod job;
@@ -20,5 +21,6 @@ fn main() -> ExitCode {
     cases.extend(rounds::cases());
     cases.extend(outages::cases());
     cases.extend(leaderless::cases());
+    cases.extend(committables::cases());
     harness::main(cases)
 }

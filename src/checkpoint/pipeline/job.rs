@@ -7,19 +7,19 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
     input::Input,
-    report::{OpenCommittable, PipelineError, Summary},
+    report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
 };
 use crate::{
     checkpoint::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StorePoint,
-        step::{Note, Step},
+        step::{Note, Part, Step},
     },
     client::{Client, Resumed, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
         committable::Committable,
-        resume::{Decision, Outcome},
+        resume::{Decision, First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
     record::{HeaderRef, RecordRef},
@@ -121,7 +121,10 @@ impl<'a> Running<'a> {
         let observer = move |phase| steps.recovery(phase);
         let topics = std::slice::from_ref(&topic);
         let (writer, report) = recover(client, &config, topics, state, &observer).await?;
-        job.steps.note(Note::Recovered);
+        job.steps.note(Note::Recovered {
+            resumed: report.resumed.len() as u64,
+            aborted: report.aborted.len() as u64,
+        });
         for blind in &report.blind {
             tracing::warn!(?blind, "recovery could not see everything");
         }
@@ -297,8 +300,10 @@ impl<'a> Running<'a> {
     async fn complete_checkpoint(&mut self) -> Result<bool, PipelineError> {
         let id = self.checkpoint.id + 1;
         self.job.steps.note(Note::Prepare);
+        let began = self.clock.now();
         let committable = self.writer.prepare_commit(id).await?;
         if committable.is_some() {
+            self.job.steps.note(Note::Took(Part::Prepare, self.clock.now().since(began)));
             self.job.steps.step(Step::Prepared);
         }
         let mut listed = self.listed.clone();
@@ -331,13 +336,22 @@ impl<'a> Running<'a> {
             self.leave_open(&committable)?;
             return Ok(true);
         }
-        let committer = self.committer.clone();
         self.listed
             .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
-        let first = crate::proto::resume::First::EndTxn;
-        let commit = async move { Event::Committed(committer.commit_one(committable, first).await) };
-        self.background.push(Background::start(commit));
+        self.begin_commit(committable);
         Ok(false)
+    }
+
+    fn begin_commit(&mut self, committable: Committable) {
+        let (committer, steps, clock) = (self.committer.clone(), self.job.steps.clone(), self.clock);
+        let began = clock.now();
+        self.background.push(Background::start(async move {
+            let committed = committer.commit_one(committable, First::EndTxn).await;
+            if matches!(&committed.result, Ok(resumed) if resumed.outcome == Outcome::Committed) {
+                steps.note(Note::Took(Part::Commit, clock.now().since(began)));
+            }
+            Event::Committed(committed)
+        }));
     }
 
     fn write_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), PipelineError> {
@@ -454,9 +468,12 @@ impl<'a> Running<'a> {
                 "the decision is made, but its marker is missing: readers stall here until it is repaired"
             );
         }
-        let id = hanging.transactional_id.to_string();
-        if !self.summary.hanging.contains(&id) {
-            self.summary.hanging.push(id);
+        let listed = self.listed.iter().find(|l| l.committable.identity == hanging.identity);
+        // The file is there already: it was kept when its checkpoint was written.
+        let file = listed.and_then(|l| self.store.keep(&l.committable).ok().flatten());
+        let told = HangingTransaction { transactional_id: hanging.transactional_id.clone(), file };
+        if !self.summary.hanging.contains(&told) {
+            self.summary.hanging.push(told);
         }
     }
 

@@ -6,6 +6,7 @@ use super::input::InputError;
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, TopicError},
+    ids::TransactionalId,
     proto::{committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
 };
@@ -26,7 +27,7 @@ pub struct Summary {
     /// Leftovers that recovery aborted.
     pub aborted: u64,
     /// Decided transactions whose marker is missing on a partition, now.
-    pub hanging: Vec<String>,
+    pub hanging: Vec<HangingTransaction>,
     /// True when the input was consumed to its end.
     pub finished: bool,
     /// Committables that were left open on purpose.
@@ -49,6 +50,15 @@ impl Summary {
             ..next
         }
     }
+}
+
+/// A decided transaction whose marker is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HangingTransaction {
+    /// Its id.
+    pub transactional_id: TransactionalId,
+    /// The file of its committable, if it has one and the store keeps files.
+    pub file: Option<PathBuf>,
 }
 
 /// A prepared transaction that was left to others.

@@ -16,19 +16,19 @@ use crate::{
     net::Clock,
     proto::{
         resume::{CoordinatorState, Decision},
-        settle::{DecidedBy, SettlePartition, SettleTarget},
+        settle::{DecidedBy, SETTLE_PATIENCE, SettlePartition, SettleTarget},
     },
 };
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The transactional id
+    /// Transactional id
     #[arg(value_name = "ID")]
     id: String,
-    /// A job's state: what it has prepared is not aborted
+    /// Directory of a job's state, whose prepared transactions are spared; may be repeated
     #[arg(long, value_name = "DIR")]
     state: Vec<PathBuf>,
-    /// Abort although a committable names the id, or no --state was given that could
+    /// Abort also what is prepared, or may be
     #[arg(long)]
     force: bool,
 }
@@ -98,7 +98,7 @@ async fn abort(
         by: Some(DecidedBy::fence(level)),
         partitions: found.partitions.iter().map(partition).collect(),
     };
-    match settle(client, target, timeout).await.story() {
+    match settle(client, target, timeout.min(SETTLE_PATIENCE)).await.story() {
         None => tell(context, id, Some(found), ("aborted", "its records are not visible", Exit::Done)),
         Some(story) => tell(context, id, Some(found), ("hanging", &story, Exit::Failed)),
     }

@@ -23,11 +23,10 @@ use crate::{
 pub(super) struct Args {
     #[command(flatten)]
     source: Source,
-    /// Also commit what belongs to a checkpoint that never became complete; a job that is started again writes its
-    /// records once more
+    /// Commit also what no complete checkpoint lists; its job, started again, writes those records once more
     #[arg(long)]
     force: bool,
-    /// Commit although a partition has no leader: Kafka 4.3 and 4.4 then lose its marker (KAFKA-20734)
+    /// Commit although a partition has no leader, and risk that it hangs (KAFKA-20734)
     #[arg(long)]
     no_wait_for_leader: bool,
 }

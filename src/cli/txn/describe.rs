@@ -22,7 +22,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A transactional id, or a file with a prepared transaction
+    /// Transactional id, or file with a prepared transaction
     #[arg(value_name = "ID|FILE")]
     what: String,
 }
@@ -101,7 +101,7 @@ fn coordinator_json(found: &TransactionDescription) -> Value {
 async fn file(context: &Context, timeout: Duration, path: &Path) -> anyhow::Result<Exit> {
     let committable = given::from_file(path)?.committable;
     // Without a cluster there is still the file to be shown.
-    let examined = match context.names_a_cluster() {
+    let examined = match context.bootstrap().is_some() {
         false => None,
         true => Some(super::client(context, timeout)?.examine(&committable).await),
     };

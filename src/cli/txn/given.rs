@@ -13,10 +13,10 @@ use crate::{
 /// Where committables come from.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Source {
-    /// Files with a prepared transaction each, as they lie in DIR/committables
+    /// Files with a prepared transaction each, from DIR/committables of a state
     #[arg(value_name = "FILE", required_unless_present = "state", conflicts_with = "state")]
     files: Vec<PathBuf>,
-    /// All of a job's state
+    /// Directory of a job's state: take everything in it
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }

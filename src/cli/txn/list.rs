@@ -13,10 +13,10 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Ids that begin with P
-    #[arg(long, value_name = "P", default_value = "")]
+    /// List ids that begin with P only
+    #[arg(long, value_name = "P", default_value = "", hide_default_value = true)]
     prefix: String,
-    /// Those alone that are open or being ended
+    /// List transactions that are open or being ended only
     #[arg(long)]
     open: bool,
 }

@@ -18,21 +18,21 @@ pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
     /// Give up after this time
-    #[arg(long, global = true, default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
+    #[arg(long, global = true, help_heading = super::COMMON, default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     timeout: Duration,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the transactions of all brokers
+    /// List all transactions of the cluster
     List(list::Args),
-    /// Show what is known of a transactional id, or of a prepared transaction in a file
+    /// Show everything about a transactional id, or about a prepared transaction in a file
     Describe(describe::Args),
-    /// Commit prepared transactions
+    /// Commit prepared transactions, which another process may have left
     Commit(commit::Args),
     /// Abort the open transaction of a transactional id
     Abort(abort::Args),
-    /// Write the missing markers of decided transactions that hang (KAFKA-20734)
+    /// Write the missing markers of transactions that hang (KAFKA-20734)
     Repair(repair::Args),
 }
 

@@ -149,10 +149,10 @@ impl Admin {
                     | ListTransactionsVerdict::Unsupported
                     | ListTransactionsVerdict::Failed => return Err(code.to_string()),
                 },
-                Err(error @ CallError::Exchange(_)) => return Err(error.to_string()),
-                Err(error @ (CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_))) => {
-                    error.to_string()
+                Err(error @ (CallError::Exchange(_) | CallError::NotKafka(_))) => {
+                    return Err(error.to_string());
                 }
+                Err(error @ (CallError::NotSent(_) | CallError::MaybeSent(_))) => error.to_string(),
             };
             tries.again().await.map_err(|()| why)?;
         }
