@@ -1,9 +1,5 @@
 //! One connection against a peer that is slow, silent, hostile, or no Kafka; without sockets, in time that is not real.
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test ends where something is missing, and owns its tasks"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -1,10 +1,6 @@
 //! Transactions of the client while brokers answer with errors, lose connections, move, and are away.
 #![cfg(feature = "broker")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test ends where something is missing, and owns its tasks"
-)]
+#![expect(clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 

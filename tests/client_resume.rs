@@ -1,10 +1,6 @@
 //! Prepared transactions, committed by somebody else: every answer, and what proves it.
 #![cfg(feature = "broker")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test ends where something is missing, and owns its tasks"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 
@@ -55,7 +51,7 @@ async fn what_was_committed_before_its_id_went_on_is_proven() {
     for profile in both() {
         let b = Bench::new(profile).await;
         let committable = prepared(&b, "a", &["1"]).await;
-        _ = commit(&b.broker, &committable).await.unwrap();
+        let _ = commit(&b.broker, &committable).await.unwrap();
         // Taken over; written in; committed again; aborted.
         b.producer("a").init().await.unwrap();
         let outcome = commit(&b.broker, &committable).await.unwrap();
@@ -108,7 +104,7 @@ async fn without_any_trace_nothing_is_claimed() {
             let b = Bench::new(profile.clone()).await;
             let committable = prepared(&b, "a", &["1"]).await;
             if committed {
-                _ = commit(&b.broker, &committable).await.unwrap();
+                let _ = commit(&b.broker, &committable).await.unwrap();
             } else {
                 b.producer("a").init().await.unwrap();
             }
@@ -166,7 +162,7 @@ async fn an_ending_that_is_under_way_is_waited_for() {
         let committable = prepared(&b, "a", &["1"]).await;
         b.broker.hold_markers();
         // Whoever was first has died after this.
-        _ = commit(&b.broker, &committable).await.unwrap();
+        let _ = commit(&b.broker, &committable).await.unwrap();
         let again = {
             let client = Client::new(config_for(&b.broker));
             tokio::spawn(client.resume(committable.clone()).commit())

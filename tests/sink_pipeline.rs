@@ -1,10 +1,6 @@
 //! The pipeline on the embedded broker: crashes at every step, bad input, full disks, and brokers that trouble it.
 #![cfg(feature = "broker")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test ends where something is missing, and owns its tasks"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 
@@ -28,7 +24,7 @@ use kafka_2pc::{
         step::{Step, Steps},
     },
     client::Client,
-    proto::committable::Committable,
+    proto::{committable::Committable, naming::Naming},
     sink::SinkConfig,
 };
 use kit::{both, config_for, numbered, visible, within};
@@ -171,6 +167,22 @@ async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing() {
             assert!(plant.crash(&job, step, nth).await.is_none(), "{step:?} {nth} was not passed");
             finished(plant.run(&job).await);
             assert_eq!(plant.seen().await, lines, "{} {step:?} {nth}", profile.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incrementing_names_survive_crashes_too() {
+    let lines = numbered("line ", 150);
+    for profile in both() {
+        for step in [Step::Write, Step::Prepared, Step::Durable, Step::EndTxnSent] {
+            let plant = Plant::new(profile.clone(), &lines).await;
+            let mut job = plant.job();
+            job.sink.naming = Naming::Incrementing;
+            let nth = if step == Step::Write { 70 } else { 2 };
+            _ = plant.crash(&job, step, nth).await;
+            finished(plant.run(&job).await);
+            assert_eq!(plant.seen().await, lines, "{} {step:?}", profile.name);
         }
     }
 }

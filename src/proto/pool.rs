@@ -308,6 +308,15 @@ impl Pool {
         }
     }
 
+    /// True when a free slot is given out again; with incrementing names it is not.
+    #[must_use]
+    pub fn gives_out_again(&self) -> bool {
+        match self.naming {
+            Naming::Pooled => true,
+            Naming::Incrementing => false,
+        }
+    }
+
     /// Where a slot stands; `None` when it is free.
     #[must_use]
     pub fn state(&self, slot: Slot) -> Option<&SlotState> {

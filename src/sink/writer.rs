@@ -173,6 +173,9 @@ impl SinkWriter {
     pub fn decided(&mut self, committable: &Committable, resumed: &Resumed) {
         let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
         _ = self.pool.decided(slot);
+        if !self.pool.gives_out_again() {
+            return;
+        }
         let older = committable.end_txn_version.is_some_and(|version| version < 5);
         let pair = match (&resumed.outcome, resumed.next) {
             (_, Some(next)) => Some(Pair::Returned(next)),
