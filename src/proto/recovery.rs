@@ -24,7 +24,7 @@ use super::{
         SettleTarget, Settled,
     },
 };
-use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
+use crate::ids::{Identity, Moment, ProducerEpoch, ProducerId, TopicId, TopicPartition, TransactionalId};
 
 /// What is known of a listed committable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,6 +364,9 @@ impl Recovery {
                     CoordinatorState::Ongoing if self.names(&id, view.identity) => {
                         self.recovered.avoid.insert(id);
                     }
+                    // Our commit, with its markers on their way: whoever commits waits for them. An InitProducerId would
+                    // wipe out the coordinator's evidence of it.
+                    CoordinatorState::PrepareCommit if self.names_ended(&id, view.identity) => {}
                     // An InitProducerId does not disturb an ending that is under way; it waits for it.
                     CoordinatorState::Ongoing
                     | CoordinatorState::PrepareCommit
@@ -389,6 +392,13 @@ impl Recovery {
     fn names(&self, id: &TransactionalId, identity: Identity) -> bool {
         let same = |c: &Committable| c.transactional_id == *id && c.identity == identity;
         self.restored.committables.iter().any(|(committable, _)| same(committable))
+    }
+
+    /// Whether a committable names this transaction, whose end may have raised its epoch (KIP-890).
+    fn names_ended(&self, id: &TransactionalId, shown: Identity) -> bool {
+        let before = shown.epoch.0.checked_sub(1).map(ProducerEpoch);
+        let before = before.map(|epoch| Identity { epoch, ..shown });
+        self.names(id, shown) || before.is_some_and(|identity| self.names(id, identity))
     }
 
     /// The coordinator says that the id is done. If its producer id holds a partition open, a marker was lost.
