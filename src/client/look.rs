@@ -126,15 +126,22 @@ impl Client {
 
     /// The finalized level of `transaction.version`.
     pub(crate) async fn transaction_level(&self) -> Result<i16, ClientError> {
-        self.router.metadata(Some(Vec::new())).await?;
-        let mut last = "no broker is known".to_owned();
-        for node in self.router.nodes() {
-            match self.router.profile(node).await {
-                Ok(profile) => return Ok(profile.transaction_version.level()),
-                Err(e) => last = e.to_string(),
+        let deadline = self.clock().now().after(self.router.config.max_block);
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
+        loop {
+            self.router.metadata_in_time().await?;
+            let mut last = "no broker is known".to_owned();
+            for node in self.router.nodes() {
+                match self.router.profile(node).await {
+                    Ok(profile) => return Ok(profile.transaction_version.level()),
+                    Err(e) => last = e.to_string(),
+                }
             }
+            if self.clock().now() >= deadline {
+                return Err(ClientError::Unreachable(last));
+            }
+            tokio::time::sleep(backoff.next_wait()).await;
         }
-        Err(ClientError::Unreachable(last))
     }
 
     /// Every broker's transactions that match one of the patterns, and how many brokers did not tell.

@@ -88,7 +88,7 @@ impl Client {
     /// Cancel safe.
     pub async fn cluster_id(&self) -> Result<Option<Arc<str>>, ClientError> {
         if self.router.cluster_id().is_none() {
-            self.router.metadata(Some(Vec::new())).await?;
+            self.router.metadata_in_time().await?;
         }
         Ok(self.router.cluster_id())
     }

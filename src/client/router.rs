@@ -244,6 +244,19 @@ impl Router {
         Ok(answer)
     }
 
+    /// Asks for metadata until a broker answers, for `max.block.ms` at most: at a start, brokers may be away.
+    pub(crate) async fn metadata_in_time(&self) -> Result<MetadataAnswer, ClientError> {
+        let deadline = self.clock.now().after(self.config.max_block);
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
+        loop {
+            match self.metadata(Some(Vec::new())).await {
+                Err(ClientError::Unreachable(_)) if self.clock.now() < deadline => {}
+                answer => return answer,
+            }
+            tokio::time::sleep(backoff.next_wait()).await;
+        }
+    }
+
     /// Asks for the leaders of partitions anew.
     pub(crate) async fn find_leaders(
         &self,

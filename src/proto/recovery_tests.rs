@@ -155,6 +155,26 @@ fn a_newer_open_transaction_under_a_committed_id_is_a_leftover() {
 }
 
 #[test]
+fn a_commit_whose_markers_are_on_their_way_is_not_fenced() {
+    // V1 keeps the epoch, V2 raises it; a later transaction of the id is a leftover.
+    for (shown, fenced) in [(3, false), (4, false), (5, true)] {
+        let pending = vec![(committable("job-0-0", 1), CommitStatus::Pending)];
+        let mut recovery = Recovery::new(restored(pending));
+        let effects = run(
+            &mut recovery,
+            vec![
+                RecoveryInput::Committed(vec![CommitAnswer::Committed]),
+                list(vec![listed("job-0-0", 1, CoordinatorState::PrepareCommit)]),
+                RecoveryInput::Open(Some(vec![open(1, 3)])),
+                RecoveryInput::Described(vec![view(CoordinatorState::PrepareCommit, 1, shown)]),
+            ],
+        );
+        assert_eq!(effects.iter().any(|e| matches!(e, RecoveryEffect::Fence(_))), fenced, "{effects:?}");
+        assert_eq!(recovery.result().is_some(), !fenced);
+    }
+}
+
+#[test]
 fn an_id_that_is_done_while_a_partition_is_open_is_neither_fenced_nor_used() {
     use CoordinatorState as S;
     let run_with = |state, epoch, opens: Vec<OpenProducer>| {
