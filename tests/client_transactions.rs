@@ -1,6 +1,10 @@
 //! Transactions of the client against the embedded broker: how they end, and under which identity.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
 
 mod kit;
 

@@ -227,3 +227,21 @@ async fn giving_up_to_wait_loses_nothing() -> Outcome {
     assert_eq!(seen, lines);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_topic_that_was_created_anew_is_not_read_on() -> Outcome {
+    let (broker, client) = started(1).await?;
+    broker.create_topic("t", 1)?;
+    write(&client, "a", 0, &["old"]).await?.commit().await?;
+    let mut consumer = client.consumer().build();
+    consumer.assign([(place(0), Start::Beginning)]);
+    assert_eq!(values(&mut consumer, 1).await?, ["old"]);
+    assert!(broker.delete_topic("t"));
+    broker.create_topic("t", 1)?;
+    write(&client, "b", 0, &["new", "new"]).await?.commit().await?;
+    let error = tokio::time::timeout(Duration::from_secs(15), consumer.next_batch()).await?.unwrap_err();
+    assert!(matches!(&error, ConsumerError::Recreated { topic, .. } if &**topic == "t"), "{error}");
+    consumer.assign([(place(0), Start::Beginning)]);
+    assert_eq!(values(&mut consumer, 2).await?, ["new", "new"], "assigned anew, it is another topic");
+    Ok(())
+}

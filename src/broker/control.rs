@@ -182,6 +182,13 @@ impl Broker {
         self.shared.cluster().transactions.expire(transactional_id)
     }
 
+    /// Lets a transactional id look as if it had been used very often: the next InitProducerId grants `epoch`, of which
+    /// 32766 is the last before the producer id changes. False when the id is unknown or not idle.
+    #[must_use]
+    pub fn wear_out(&self, transactional_id: &str, epoch: i16) -> bool {
+        self.shared.cluster().transactions.wear_out(transactional_id, epoch)
+    }
+
     /// Forgets all producers without an open transaction on a partition, as `producer.id.expiration.ms` would.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::{
     net::{CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
-        initialize::{Effect, Initialize, Input},
+        initialize::{Claim, Effect, Initialize, Input},
         resume::Described,
         verdict::FindCoordinatorVerdict,
     },
@@ -122,7 +122,7 @@ impl ProducerBuilder {
     /// Dropping the future leaves the id fenced or not; calling it again is always right.
     pub async fn init(self) -> Result<TransactionalProducer, Cause> {
         let mut producer = self.idle(Next::Bare);
-        let identity = acquire(&producer.shared, None).await?;
+        let identity = acquire(&producer.shared, Claim::TakeOver).await?;
         producer.next = Next::Fresh(identity);
         Ok(producer)
     }
@@ -133,6 +133,13 @@ impl ProducerBuilder {
     #[must_use]
     pub fn lazy(self) -> TransactionalProducer {
         self.idle(Next::Bare)
+    }
+
+    /// As [`lazy`](Self::lazy), for an id under which nobody should have a transaction open: if somebody has, it is
+    /// reported as a fence and left alone.
+    #[must_use]
+    pub fn vacant(self) -> TransactionalProducer {
+        self.idle(Next::Vacant)
     }
 
     /// A producer that goes on with the pair that the commit of its id's last transaction returned. It may be used
@@ -164,6 +171,8 @@ impl ProducerBuilder {
 pub(crate) enum Next {
     /// Nothing is known: the bare form of InitProducerId, which fences.
     Bare,
+    /// Nothing is known but that nobody should have a transaction open: whoever has is a rival.
+    Vacant,
     /// A pair of ours that was used: the form that names it.
     Used(Identity),
     /// A pair that InitProducerId has just granted.
@@ -218,7 +227,9 @@ impl TransactionalProducer {
         let (identity, version) = identity_for(&self.shared, self.next).await?;
         self.next = match self.next {
             Next::Returned(_) if version >= TransactionVersion::V2 => self.next,
-            Next::Bare | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => Next::Fresh(identity),
+            Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
+                Next::Fresh(identity)
+            }
         };
         Ok(())
     }
@@ -232,10 +243,11 @@ pub(crate) async fn identity_for(
     next: Next,
 ) -> Result<(Identity, TransactionVersion), Cause> {
     let level = |node| async move { shared.router.transaction_version(node).await };
-    let (identity, own) = match next {
-        Next::Fresh(identity) | Next::Returned(identity) => (identity, Some(identity)),
-        Next::Bare => (acquire(shared, None).await?, None),
-        Next::Used(own) => (acquire(shared, Some(own)).await?, Some(own)),
+    let identity = match next {
+        Next::Fresh(identity) | Next::Returned(identity) => identity,
+        Next::Bare => acquire(shared, Claim::TakeOver).await?,
+        Next::Vacant => acquire(shared, Claim::Vacant).await?,
+        Next::Used(own) => acquire(shared, Claim::Renew(own)).await?,
     };
     let mut backoff =
         crate::proto::backoff::Backoff::new(Duration::from_millis(20), Duration::from_secs(1), Clock::seed());
@@ -256,15 +268,19 @@ pub(crate) async fn identity_for(
         tokio::time::sleep(backoff.next_wait()).await;
     };
     match next {
-        Next::Returned(_) if version < TransactionVersion::V2 => Ok((acquire(shared, own).await?, version)),
-        Next::Bare | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => Ok((identity, version)),
+        Next::Returned(own) if version < TransactionVersion::V2 => {
+            Ok((acquire(shared, Claim::Renew(own)).await?, version))
+        }
+        Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
+            Ok((identity, version))
+        }
     }
 }
 
 /// Drives the initialize machine.
-pub(crate) async fn acquire(shared: &Shared, own: Option<Identity>) -> Result<Identity, Cause> {
+pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, Cause> {
     let clock = shared.router.clock;
-    let mut machine = Initialize::new(clock.now(), own, shared.router.config.max_block, Clock::seed());
+    let mut machine = Initialize::new(clock.now(), claim, shared.router.config.max_block, Clock::seed());
     loop {
         let mut input = None;
         while let Some(effect) = machine.poll_effect() {

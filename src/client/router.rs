@@ -79,6 +79,12 @@ impl Router {
         Self { config, clock: Clock::start(), connector, state: Mutex::default() }
     }
 
+    /// A router to the same cluster with connections of its own, which end with it.
+    pub(crate) fn sibling(&self) -> Self {
+        let connector = Arc::clone(&self.connector);
+        Self { config: self.config.clone(), clock: self.clock, connector, state: Mutex::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // The state is valid after every statement, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

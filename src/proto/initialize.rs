@@ -4,6 +4,10 @@
 //! newer owner is reported, not fenced). The second has a trap: a coordinator does not keep the pair of before a
 //! bump over a restart, so the retry of a bump whose answer was lost can be told PRODUCER_FENCED by its own first
 //! try. Then the coordinator is asked: an empty entry with our producer id and the next epoch is our own.
+//!
+//! And neither form spares an *open* transaction, whatever pair is named: a coordinator aborts it before it looks at the
+//! epoch. A process that was stopped and wakes up would so abort what its successor has prepared. So whoever does not
+//! mean to take over looks first, and reports an open transaction of somebody else instead of ending it.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,6 +18,25 @@ use super::{
     verdict::InitProducerIdVerdict,
 };
 use crate::ids::{Identity, Moment};
+
+/// On what ground an identity is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Whoever holds the id is fenced, and what it left open is aborted.
+    TakeOver,
+    /// Nobody should have anything open under the id; whoever has is a rival.
+    Vacant,
+    /// This pair of ours was the last one; whoever came after it is a rival.
+    Renew(Identity),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Before InitProducerId is sent.
+    Look,
+    /// It was refused after a try whose answer was lost.
+    Refused,
+}
 
 /// What the machine is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +84,8 @@ pub enum Effect {
 /// The machine.
 #[derive(Debug)]
 pub struct Initialize {
-    own: Option<Identity>,
+    claim: Claim,
+    why: Why,
     lost: bool,
     asked: bool,
     wait: Option<Moment>,
@@ -75,9 +99,10 @@ pub struct Initialize {
 impl Initialize {
     /// Asks at once; gives up `patience` from now.
     #[must_use]
-    pub fn new(now: Moment, own: Option<Identity>, patience: Duration, seed: u64) -> Self {
+    pub fn new(now: Moment, claim: Claim, patience: Duration, seed: u64) -> Self {
         let mut machine = Self {
-            own,
+            claim,
+            why: Why::Look,
             lost: false,
             asked: false,
             wait: None,
@@ -146,8 +171,9 @@ impl Initialize {
                 self.lost = true;
                 return self.again_elsewhere(now);
             }
-            V::Fenced if self.lost && self.own.is_some() => {
+            V::Fenced if self.lost && matches!(self.claim, Claim::Renew(_)) => {
                 self.asked = true;
+                self.why = Why::Refused;
                 return self.effects.push_back(Effect::Describe);
             }
             V::Fenced => CauseKind::Fenced,
@@ -161,8 +187,29 @@ impl Initialize {
     }
 
     fn described(&mut self, view: Option<TransactionView>) {
+        match self.why {
+            Why::Look => self.looked(view.as_ref()),
+            Why::Refused => self.compared(view),
+        }
+    }
+
+    fn looked(&mut self, view: Option<&TransactionView>) {
+        let open = view.filter(|v| v.state == CoordinatorState::Ongoing);
+        match (open, self.claim) {
+            (Some(view), Claim::Renew(own)) if view.identity == own => {}
+            (Some(view), Claim::Renew(_) | Claim::Vacant) => {
+                let detail =
+                    format!("another owner has a transaction open under the id, as {}", view.identity);
+                return self.finish(Err(Cause::new(CauseKind::Fenced, detail)));
+            }
+            (Some(_), Claim::TakeOver) | (None, _) => {}
+        }
+        self.send();
+    }
+
+    fn compared(&mut self, view: Option<TransactionView>) {
         self.asked = false;
-        let Some(own) = self.own else { return };
+        let Claim::Renew(own) = self.claim else { return };
         let bumped = |v: &TransactionView| {
             v.state == CoordinatorState::Empty
                 && v.identity.producer_id == own.producer_id
@@ -170,7 +217,7 @@ impl Initialize {
         };
         match view {
             Some(view) if bumped(&view) => {
-                self.own = Some(view.identity);
+                self.claim = Claim::Renew(view.identity);
                 self.lost = false;
                 self.ask();
             }
@@ -181,7 +228,21 @@ impl Initialize {
     fn ask(&mut self) {
         self.wait = None;
         self.asked = true;
-        self.effects.push_back(Effect::Ask { own: self.own });
+        match self.claim {
+            Claim::TakeOver => self.send(),
+            Claim::Vacant | Claim::Renew(_) => {
+                self.why = Why::Look;
+                self.effects.push_back(Effect::Describe);
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        let own = match self.claim {
+            Claim::TakeOver | Claim::Vacant => None,
+            Claim::Renew(own) => Some(own),
+        };
+        self.effects.push_back(Effect::Ask { own });
     }
 
     fn again(&mut self, now: Moment) {
@@ -215,9 +276,20 @@ mod tests {
         Some(Identity { producer_id: crate::ids::ProducerId(7), epoch: crate::ids::ProducerEpoch(3) });
 
     fn start(own: Option<Identity>) -> Initialize {
-        let mut m = Initialize::new(Moment(0), own, Duration::from_secs(60), 1);
+        let claim = own.map_or(Claim::TakeOver, Claim::Renew);
+        let mut m = Initialize::new(Moment(0), claim, Duration::from_secs(60), 1);
+        if own.is_some() {
+            assert_eq!(m.poll_effect(), Some(Effect::Describe));
+            m.handle(Moment(0), Input::Described(None));
+        }
         assert_eq!(m.poll_effect(), Some(Effect::Ask { own }));
         m
+    }
+
+    /// The wait is over, and nothing is open.
+    fn again(m: &mut Initialize, own: Option<Identity>) {
+        assert_eq!(feed(m, 2000, Input::Tick), [Effect::Describe]);
+        assert_eq!(feed(m, 2000, Input::Described(None)), [Effect::Ask { own }]);
     }
 
     fn feed(m: &mut Initialize, at_ms: u64, input: Input) -> Vec<Effect> {
@@ -254,18 +326,34 @@ mod tests {
         let lost = || Input::NoAnswer { sent: true, detail: "cut".into() };
         let mut m = start(OWN);
         assert_eq!(feed(&mut m, 0, lost()), [Effect::ForgetCoordinator]);
-        assert_eq!(feed(&mut m, 2000, Input::Tick), [Effect::Ask { own: OWN }]);
+        again(&mut m, OWN);
         assert_eq!(feed(&mut m, 2001, answer(V::Fenced)), [Effect::Describe]);
         let bumped = Some(Identity::new(7, 4));
+        assert_eq!(feed(&mut m, 2002, view(CoordinatorState::Empty, 4)), [Effect::Describe]);
         assert_eq!(feed(&mut m, 2002, view(CoordinatorState::Empty, 4)), [Effect::Ask { own: bumped }]);
 
         for rival in [view(CoordinatorState::Ongoing, 4), view(CoordinatorState::Empty, 5)] {
             let mut m = start(OWN);
             feed(&mut m, 0, lost());
-            feed(&mut m, 2000, Input::Tick);
+            again(&mut m, OWN);
             feed(&mut m, 2001, answer(V::Fenced));
             let effects = feed(&mut m, 2002, rival);
             assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()));
+        }
+    }
+
+    #[test]
+    fn an_open_transaction_of_somebody_else_is_reported_and_not_ended() {
+        for claim in [Claim::Vacant, Claim::Renew(OWN.unwrap())] {
+            let mut m = Initialize::new(Moment(0), claim, Duration::from_secs(60), 1);
+            assert_eq!(m.poll_effect(), Some(Effect::Describe));
+            let effects = feed(&mut m, 0, view(CoordinatorState::Ongoing, 4));
+            assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()), "{effects:?}");
+        }
+        for (claim, own) in [(Claim::Vacant, None), (Claim::Renew(OWN.unwrap()), OWN)] {
+            let mut m = Initialize::new(Moment(0), claim, Duration::from_secs(60), 1);
+            assert_eq!(m.poll_effect(), Some(Effect::Describe));
+            assert_eq!(feed(&mut m, 0, view(CoordinatorState::PrepareCommit, 3)), [Effect::Ask { own }]);
         }
     }
 

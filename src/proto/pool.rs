@@ -50,7 +50,7 @@ pub enum SlotState {
     },
     /// Its transaction hangs; neither the id nor its producer id is used again.
     Retired(Box<CommittedButHanging>),
-    /// Recovery could not tell whether something of its producer id is open: it is not used in this run.
+    /// Whether something of its producer id is open is not known: it is not used in this run.
     Avoided,
 }
 
@@ -97,9 +97,20 @@ pub struct Misuse {
     pub slot: Slot,
 }
 
+/// When an id whose transaction is decided is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// When no durable checkpoint lists it, and the decision is on every partition.
+    #[default]
+    WhenSettled,
+    /// At once. **It loses records and doubles others**: for tests that show what the rule is good for.
+    AtOnce,
+}
+
 /// The ids of one writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
+    reuse: Reuse,
     naming: Naming,
     prefix: IdPrefix,
     /// Prefixes of earlier runs, whose leftovers are still ours to end.
@@ -117,6 +128,7 @@ impl Pool {
     pub fn new(naming: Naming, prefix: IdPrefix, ownership: Ownership, capacity: usize) -> Self {
         let capacity = capacity.max(1);
         Self {
+            reuse: Reuse::default(),
             naming,
             prefix,
             former_prefixes: Vec::new(),
@@ -125,6 +137,12 @@ impl Pool {
             slots: BTreeMap::new(),
             retired_elsewhere: Vec::new(),
         }
+    }
+
+    /// The same pool under another rule of reuse.
+    #[must_use]
+    pub fn with_reuse(self, reuse: Reuse) -> Self {
+        Self { reuse, ..self }
     }
 
     /// The id of a slot.
@@ -188,6 +206,20 @@ impl Pool {
         Ok(())
     }
 
+    /// The slot's transaction failed or was given up, and is being aborted by its producer. Whether that reaches every
+    /// partition is not looked at before the next restart, and the id is not used until then.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the slot is active.
+    pub fn given_up(&mut self, slot: Slot) -> Result<(), Misuse> {
+        match self.slots.get_mut(&slot) {
+            Some(SlotState::Active) if self.reuse == Reuse::AtOnce => _ = self.slots.remove(&slot),
+            Some(state @ SlotState::Active) => *state = SlotState::Avoided,
+            Some(_) | None => return Err(Misuse { slot }),
+        }
+        Ok(())
+    }
+
     /// The slot's transaction is decided: committed, or aborted before it was prepared (then no checkpoint lists it).
     ///
     /// # Errors
@@ -200,7 +232,12 @@ impl Pool {
                 return Err(Misuse { slot });
             }
         };
-        self.slots.insert(slot, SlotState::Decided { listed, visible: Visible::NotKnown });
+        match self.reuse {
+            Reuse::WhenSettled => {
+                _ = self.slots.insert(slot, SlotState::Decided { listed, visible: Visible::NotKnown });
+            }
+            Reuse::AtOnce => _ = self.slots.remove(&slot),
+        }
         Ok(())
     }
 
@@ -252,6 +289,9 @@ impl Pool {
 
     /// What recovery found: hanging transactions retire their ids, and those that it could not judge are avoided.
     pub fn recovered(&mut self, recovered: &Recovered) {
+        if self.reuse == Reuse::AtOnce {
+            return;
+        }
         recovered.retired.iter().for_each(|hanging| self.adopt_retired(hanging));
         for slot in recovered.avoid.iter().filter_map(|id| self.slot(id)).collect::<Vec<_>>() {
             self.slots.entry(slot).or_insert(SlotState::Avoided);
@@ -291,9 +331,10 @@ impl Pool {
         let mut retired = self.retired_elsewhere.clone();
         for (slot, state) in &self.slots {
             match state {
-                SlotState::Active => active.push(self.id(*slot)),
+                // A restart looks at them, even where a listing hides them.
+                SlotState::Active | SlotState::Avoided => active.push(self.id(*slot)),
                 SlotState::Retired(hanging) => retired.push((**hanging).clone()),
-                SlotState::Prepared(_) | SlotState::Decided { .. } | SlotState::Avoided => {}
+                SlotState::Prepared(_) | SlotState::Decided { .. } => {}
             }
         }
         WriterState {

@@ -174,13 +174,20 @@ pub enum RecoveryError {
 #[error("this fact was not asked for")]
 pub struct Misuse;
 
+type Leftover = (TransactionalId, TransactionView);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Committing(Vec<TransactionalId>),
     Listing,
     Looking,
     Describing(Vec<TransactionalId>),
-    Fencing(Vec<(TransactionalId, TransactionView)>),
+    /// Ids that are done and held partitions open, and leftovers for later.
+    Confirming {
+        done: Vec<Leftover>,
+        leftovers: Vec<Leftover>,
+    },
+    Fencing(Vec<Leftover>),
     Settling(Vec<TransactionalId>),
     Done(Result<Recovered, RecoveryError>),
 }
@@ -244,6 +251,11 @@ impl Recovery {
                 self.listed(transactions, silent_brokers);
             }
             (State::Looking, RecoveryInput::Open(open)) => self.looked(open),
+            (State::Confirming { done, leftovers }, RecoveryInput::Open(open)) => {
+                let (done, leftovers) = (done.clone(), leftovers.clone());
+                self.confirmed(&done, open);
+                self.fence(leftovers);
+            }
             (State::Describing(ids), RecoveryInput::Described(all)) if ids.len() == all.len() => {
                 let described = ids.clone().into_iter().zip(all).collect();
                 self.described(described);
@@ -353,17 +365,25 @@ impl Recovery {
 
     fn described(&mut self, described: Vec<(TransactionalId, Described)>) {
         let mut leftovers = Vec::new();
+        let mut done = Vec::new();
         for (id, described) in described {
             match described {
                 Described::Transaction(view) => match view.state {
                     CoordinatorState::Empty
                     | CoordinatorState::CompleteCommit
-                    | CoordinatorState::CompleteAbort => self.perhaps_hanging(id, &view),
+                    | CoordinatorState::CompleteAbort => {
+                        if self.open_of(Some(view.identity.producer_id)).next().is_some() {
+                            done.push((id, view));
+                        }
+                    }
                     // A committable of ours that its coordinator still shows as open was given up, or its decision
                     // is on the way: it is not ours to abort.
                     CoordinatorState::Ongoing if self.names(&id, view.identity) => {
                         self.recovered.avoid.insert(id);
                     }
+                    // Its commit was answered and its markers are on their way. A fence would not harm it, but the pair
+                    // that the id goes on with.
+                    CoordinatorState::PrepareCommit if self.commits(&id, view.identity) => {}
                     // An InitProducerId does not disturb an ending that is under way; it waits for it.
                     CoordinatorState::Ongoing
                     | CoordinatorState::PrepareCommit
@@ -379,6 +399,26 @@ impl Recovery {
                 }
             }
         }
+        if done.is_empty() {
+            return self.fence(leftovers);
+        }
+        // Markers are written before the coordinator is done. What was open before it said so may be closed by now:
+        // only what is open after it hangs.
+        self.effects.push_back(RecoveryEffect::LookForOpen);
+        self.state = State::Confirming { done, leftovers };
+    }
+
+    fn confirmed(&mut self, done: &[Leftover], open: Option<Vec<OpenProducer>>) {
+        match open {
+            Some(open) => {
+                self.open = open;
+                done.iter().for_each(|(id, view)| self.perhaps_hanging(id.clone(), view));
+            }
+            None => self.recovered.avoid.extend(done.iter().map(|(id, _)| id.clone())),
+        }
+    }
+
+    fn fence(&mut self, leftovers: Vec<Leftover>) {
         if leftovers.is_empty() {
             return self.done();
         }
@@ -388,6 +428,18 @@ impl Recovery {
 
     fn names(&self, id: &TransactionalId, identity: Identity) -> bool {
         let same = |c: &Committable| c.transactional_id == *id && c.identity == identity;
+        self.restored.committables.iter().any(|(committable, _)| same(committable))
+    }
+
+    /// True when what the coordinator is committing is a restored committable: under its own epoch, or the next one on
+    /// version 2.
+    fn commits(&self, id: &TransactionalId, ending: Identity) -> bool {
+        let same = |c: &Committable| {
+            let ahead = i32::from(ending.epoch.0) - i32::from(c.identity.epoch.0);
+            c.transactional_id == *id
+                && c.identity.producer_id == ending.producer_id
+                && (0..=1).contains(&ahead)
+        };
         self.restored.committables.iter().any(|(committable, _)| same(committable))
     }
 
@@ -422,7 +474,7 @@ impl Recovery {
         leftover.then(|| (Decision::Abort, DecidedBy::fence(self.restored.level)))
     }
 
-    fn fenced(&mut self, leftovers: Vec<(TransactionalId, TransactionView)>, answers: &[FenceAnswer]) {
+    fn fenced(&mut self, leftovers: Vec<Leftover>, answers: &[FenceAnswer]) {
         let failed = leftovers.iter().zip(answers).filter(|(_, answer)| **answer == FenceAnswer::Failed);
         let failed: Vec<TransactionalId> = failed.map(|((id, _), _)| id.clone()).collect();
         if !failed.is_empty() {

@@ -157,14 +157,15 @@ fn a_newer_open_transaction_under_a_committed_id_is_a_leftover() {
 #[test]
 fn an_id_that_is_done_while_a_partition_is_open_is_neither_fenced_nor_used() {
     use CoordinatorState as S;
-    let run_with = |state, epoch, opens| {
+    let run_with = |state, epoch, opens: Vec<OpenProducer>| {
         let mut recovery = Recovery::new(restored(vec![]));
         run(
             &mut recovery,
             vec![
                 list(vec![listed("job-0-0", 1, state)]),
-                RecoveryInput::Open(Some(opens)),
+                RecoveryInput::Open(Some(opens.clone())),
                 RecoveryInput::Described(vec![view(state, 1, epoch)]),
+                RecoveryInput::Open(Some(opens)),
             ],
         );
         result(&recovery).clone()
@@ -291,4 +292,41 @@ fn a_leftover_that_cannot_be_fenced_stops_the_start() {
     );
     assert_eq!(recovery.result(), Some(&Err(RecoveryError::NotFenced(ids(&["job-0-0"])))));
     assert_eq!(recovery.handle(Moment(0), list(vec![])), Err(Misuse));
+}
+
+#[test]
+fn a_marker_that_was_on_its_way_is_no_lost_one() {
+    use CoordinatorState as S;
+    let mut recovery = Recovery::new(restored(vec![]));
+    let effects = run(
+        &mut recovery,
+        vec![
+            list(vec![listed("job-0-0", 1, S::PrepareCommit)]),
+            RecoveryInput::Open(Some(vec![open(1, 3)])),
+            RecoveryInput::Described(vec![view(S::CompleteCommit, 1, 4)]),
+        ],
+    );
+    assert_eq!(effects.last(), Some(&RecoveryEffect::LookForOpen), "once more");
+    run(&mut recovery, vec![RecoveryInput::Open(Some(vec![]))]);
+    assert_eq!(result(&recovery), &Recovered::default());
+}
+
+#[test]
+fn a_commit_whose_markers_are_on_their_way_is_no_leftover() {
+    use CoordinatorState as S;
+    let pending = (committable("job-0-0", 1), CommitStatus::Pending);
+    let run_with = |epoch| {
+        let mut recovery = Recovery::new(restored(vec![pending.clone()]));
+        let facts = vec![
+            RecoveryInput::Committed(vec![CommitAnswer::Committed]),
+            list(vec![listed("job-0-0", 1, S::PrepareCommit)]),
+            RecoveryInput::Open(Some(vec![open(1, 3)])),
+            RecoveryInput::Described(vec![view(S::PrepareCommit, 1, epoch)]),
+        ];
+        run(&mut recovery, facts).pop()
+    };
+    for epoch in [3, 4] {
+        assert_eq!(run_with(epoch), Some(RecoveryEffect::Describe(ids(&["job-0-0"]))), "not fenced");
+    }
+    assert_eq!(run_with(5), Some(RecoveryEffect::Fence(ids(&["job-0-0"]))), "another one");
 }

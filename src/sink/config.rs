@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     proto::{
         naming::{IdPrefix, Naming, NamingError},
-        pool::DEFAULT_SLOTS,
+        pool::{DEFAULT_SLOTS, Reuse},
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
@@ -46,6 +46,9 @@ pub struct SinkConfig {
     pub commit_timeout: Option<Duration>,
     /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
     pub settle_timeout: Duration,
+    /// When a transactional id is used again; anything but the default is for tests that show what the rule is for.
+    #[doc(hidden)]
+    pub reuse: Reuse,
 }
 
 /// A configuration that would lose data.
@@ -103,6 +106,7 @@ impl SinkConfig {
             leaderless: Leaderless::Wait,
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,
+            reuse: Reuse::WhenSettled,
         })
     }
 

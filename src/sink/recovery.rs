@@ -114,7 +114,8 @@ pub async fn recover(
             let ownership = Ownership::new(0, 1)?;
             Pool::new(config.naming, config.prefix.clone(), ownership, config.slots)
         }
-    };
+    }
+    .with_reuse(config.reuse);
     let restored = Restored {
         committables: state.committables.clone(),
         writer: state.writer.clone().unwrap_or_else(|| pool.state_to_keep()),

@@ -156,7 +156,10 @@ impl SinkWriter {
                 _ = self.pool.prepared(slot, checkpoint);
                 Ok(Some(committable))
             }
-            Err(source) => Err(PrepareCommitError { checkpoint, source }),
+            Err(source) => {
+                _ = self.pool.given_up(slot);
+                Err(PrepareCommitError { checkpoint, source })
+            }
         }
     }
 
@@ -221,12 +224,9 @@ impl SinkWriter {
     /// Dropping the future does not stop the abort.
     pub async fn abort(&mut self) -> Result<(), Cause> {
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(()) };
+        _ = self.pool.given_up(slot);
         match transaction.abort().await {
-            Ok(_) => {
-                // Whether its markers are written is looked at before the id is used again: by recovery.
-                _ = self.pool.decided(slot);
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(e) => Err(Cause::new(crate::proto::cause::CauseKind::Unreachable, e.to_string())),
         }
     }
@@ -256,7 +256,8 @@ impl SinkWriter {
         match self.pairs.remove(&slot) {
             Some(Pair::Returned(identity)) => builder.returned(identity),
             Some(Pair::Used(identity)) => builder.used(identity),
-            None => builder.lazy(),
+            // Recovery has seen that nothing is open under it.
+            None => builder.vacant(),
         }
     }
 }

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kafka_2pc_protocol_tests::foreign::{End, Isolation, Library, Reading, Writing};
 use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
 use kafka_2pc_protocol_tests::kafka::{self, Spec};
-use kafka_2pc_protocol_tests::program::Ended;
+use kafka_2pc_protocol_tests::program::{Ended, Program};
 use serde_json::Value;
 
 use crate::Outcome;
@@ -29,7 +30,8 @@ pub(crate) fn cases() -> Vec<Case> {
             .extra("transaction.remove.expired.transaction.cleanup.interval.ms", "500");
         cases.extend([
             Case::clients("a_committable_is_committed_by_another_process_once", spec.clone(), committed),
-            Case::clients("a_committable_that_timed_out_is_lost_by_name", spec, timed_out),
+            Case::clients("a_committable_that_timed_out_is_lost_by_name", spec.clone(), timed_out),
+            Case::clients("cat_sees_what_foreign_readers_see", spec, cat),
             Case::clients("a_committable_without_log_and_coordinator_is_undecidable", forgetful, undecidable),
         ]);
     }
@@ -91,7 +93,7 @@ fn undecidable(ground: &Ground) -> Outcome {
     let file = leave_open(&job)?.display().to_string();
     let (_, told) = commit(&job, &file, (0, "committed"))?;
     let id = told["transactional_id"].as_str().unwrap_or_default().to_owned();
-    forget_records(ground, &job.topic)?;
+    forget_records(ground, &job.topic, 3)?;
     let deadline = Instant::now() + Duration::from_secs(30);
     while kafka::describe(ground.bootstrap(), &id)?.is_some() {
         Failure::unless(Instant::now() < deadline, format!("{id} did not expire"))?;
@@ -104,12 +106,50 @@ fn undecidable(ground: &Ground) -> Outcome {
     Ok(())
 }
 
+/// Foreign writers commit, abort and leave open; `cat` shows what a foreign reader of the same isolation sees.
+fn cat(ground: &Ground) -> Outcome {
+    let (program, venv, topic) = (Program::ensure()?, ground.foreign()?, ground.topic("cat", 2)?);
+    let (done, open, later) = (ground.fresh("done"), ground.fresh("open"), ground.fresh("later"));
+    for (id, prefix, compression, end) in [
+        (&done, "yes", "none", End::Commit),
+        (&done, "no", "lz4", End::Abort),
+        (&done, "yes-too", "lz4", End::Commit),
+        (&open, "open", "none", End::Open),
+        (&later, "hidden", "none", End::Commit),
+    ] {
+        let writing = Writing { prefix, compression, ..Writing::new(ground.bootstrap(), &topic, id) };
+        venv.write(&writing, end)?;
+    }
+    for (isolation, name) in [(Isolation::Committed, "committed"), (Isolation::Uncommitted, "uncommitted")] {
+        let reading =
+            Reading { isolation, ..Reading::committed(Library::Confluent, ground.bootstrap(), &topic) };
+        let mut expected: Vec<_> = venv.read(&reading)?.iter().map(|record| record.text()).collect();
+        let words = ["cat", "--topic", &topic, "--until-end", "--isolation", name];
+        let whereto = ["--bootstrap", ground.bootstrap()];
+        let ended = program.invoke(words.iter().chain(&whereto).copied()).run(PATIENCE)?.expect(0)?;
+        let mut seen: Vec<_> = ended.stdout.lines().map(str::to_owned).collect();
+        expected.sort();
+        seen.sort();
+        Failure::unless_equal(name, &seen, &expected)?;
+        let warned = ended.stderr.contains("open transactions hide later records");
+        Failure::unless_equal("a warning of hidden records", warned, isolation == Isolation::Committed)?;
+    }
+    forget_records(ground, &topic, 2)?;
+    let words = ["cat", "--topic", &topic, "--partition", "0", "--from", "0", "--limit", "1"];
+    let whereto = ["--bootstrap", ground.bootstrap()];
+    let ended = program.invoke(words.iter().chain(&whereto).copied()).run(PATIENCE)?.expect(1)?;
+    if !ended.stderr.contains(&format!("{topic}-0: offset 0 is not there; offsets ")) {
+        return Err(ended.strange("it does not name the offset and what is there").into());
+    }
+    Ok(())
+}
+
 /// Removes every record of the topic, as an administrator would.
-fn forget_records(ground: &Ground, topic: &str) -> Outcome {
+fn forget_records(ground: &Ground, topic: &str, partitions: i32) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("offsets.json");
     let partition = |p: i32| format!(r#"{{"topic":"{topic}","partition":{p},"offset":-1}}"#);
-    let all: Vec<_> = (0..3).map(partition).collect();
+    let all: Vec<_> = (0..partitions).map(partition).collect();
     std::fs::write(&path, format!(r#"{{"version":1,"partitions":[{}]}}"#, all.join(",")))?;
     let class = "org.apache.kafka.tools.DeleteRecordsCommand";
     ground.tools()?.run(class, &["--offset-json-file", &path.display().to_string()])?;

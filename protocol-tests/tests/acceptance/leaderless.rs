@@ -22,11 +22,12 @@ type Body = fn(&Lonely<'_>) -> Outcome;
 pub(crate) fn cases() -> Vec<Case> {
     let full = Size::from_env() == Size::Full;
     // A name, a test, and the levels at which the quick size runs it.
-    let bodies: [(&str, Body, &[u8]); 8] = [
+    let bodies: [(&str, Body, &[u8]); 9] = [
         ("commit_waits_for_the_leader", commit_waits, &[2]),
         ("commit_that_does_not_wait_hangs_until_repaired", commit_hangs, &[2, 1]),
         ("commit_is_repaired_by_pipe_when_told", pipe_repairs, &[2]),
         ("commit_is_lost_when_somebody_reuses_its_id", reuse_loses, &[2]),
+        ("counter_test_an_id_used_again_at_once_destroys_the_commit", reuse_destroys, &[2]),
         ("abort_hangs_until_repaired", abort_hangs, &[2]),
         ("abort_is_published_when_somebody_reuses_its_id", reuse_publishes, &[1]),
         ("recovery_publishes_nothing_twice", recovery_fences, &[]),
@@ -225,6 +226,22 @@ fn commit_hangs(lonely: &Lonely<'_>) -> Outcome {
     lonely.repair(&file)?;
     lonely.expect_free()?;
     lonely.job.verify()
+}
+
+/// Without the rule that an id rests until its last decision is everywhere, the next abort under it destroys what was
+/// committed. The next run sees it, and says what is lost.
+fn reuse_destroys(lonely: &Lonely<'_>) -> Outcome {
+    const UNSAFE: [(&str, &str); 1] = [("KAFKA_2PC_UNSAFE_REUSE", "1")];
+    let (_, id, _) = hang_commit(lonely)?;
+    let past = lonely.job.start_under(&UNSAFE, &[], Some(("prepared", 1)))?.past(PATIENCE)?;
+    Failure::unless(past.ended.was_killed(), "it did not die of SIGKILL")?;
+    let leftovers = lonely.job.ids_in(&["Ongoing"])?;
+    Failure::unless(leftovers.contains(&id), format!("{id} is not used again: {leftovers:?}"))?;
+    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    lonely.expect_free()?;
+    Failure::unless_equal("records visible of those that were committed", lonely.visible()?, 0)?;
+    lonely.job.start()?.past(PATIENCE)?.ended.expect(3)?;
+    Ok(())
 }
 
 fn pipe_repairs(lonely: &Lonely<'_>) -> Outcome {

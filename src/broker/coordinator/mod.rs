@@ -75,6 +75,17 @@ impl Coordinator {
         self.entries.get(id).is_some_and(idle) && self.entries.remove(id).is_some()
     }
 
+    /// Raises an idle id's epoch to the one before `epoch`.
+    pub(crate) fn wear_out(&mut self, id: &str, epoch: i16) -> bool {
+        let Some(entry) = self.entries.get_mut(id).filter(|e| e.state != State::Ongoing && !e.is_pending())
+        else {
+            return false;
+        };
+        entry.pair.epoch = entry.pair.epoch.max(epoch.saturating_sub(1));
+        entry.last_epoch = -1;
+        true
+    }
+
     /// InitProducerId; `Fence` was carried out already, so that markers are to be sent.
     ///
     /// # Errors

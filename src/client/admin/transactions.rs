@@ -245,7 +245,7 @@ impl Admin {
         let producer = builder.transaction_timeout(timeout).init().await?;
         Ok(match producer.next {
             Next::Fresh(identity) | Next::Returned(identity) | Next::Used(identity) => Some(identity),
-            Next::Bare => None,
+            Next::Bare | Next::Vacant => None,
         })
     }
 

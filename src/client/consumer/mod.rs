@@ -142,7 +142,9 @@ impl ConsumerBuilder {
     #[must_use]
     pub fn build(self) -> Consumer {
         Consumer {
-            router: self.router,
+            // A broker serves one request of a connection at a time, and a fetch may wait there for records: one
+            // consumer's wait must not be another one's.
+            router: Arc::new(self.router.sibling()),
             out_of_range: self.out_of_range,
             fetch: self.fetch,
             partitions: Vec::new(),

@@ -1,0 +1,446 @@
+//! The pipeline on the embedded broker: crashes at every step, bad input, full disks, and brokers that trouble it.
+#![cfg(feature = "broker")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
+
+mod kit;
+
+use std::{
+    fmt::Write as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kafka_2pc::{
+    broker::{Api, Broker, BrokerConfig, Profile, Reaction},
+    checkpoint::{
+        Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StoreError, StorePoint,
+        pipeline::{
+            Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter, Summary, run,
+        },
+        step::{Step, Steps},
+    },
+    client::Client,
+    proto::committable::Committable,
+    sink::SinkConfig,
+};
+use kit::{both, config_for, numbered, visible, within};
+
+const ONE: &str = "one";
+
+/// A line is a value; one that begins with `!` is none.
+struct Values;
+
+impl LineFormat for Values {
+    fn parse<'a>(&self, line: &'a [u8]) -> Result<LineRecord<'a>, String> {
+        if line.starts_with(b"!") {
+            return Err("a value does not begin with !".into());
+        }
+        Ok(LineRecord { value: Some(line.into()), ..LineRecord::default() })
+    }
+}
+
+/// A broker with a topic of one partition, an input, and a directory for state.
+struct Plant {
+    broker: Arc<Broker>,
+    dir: tempfile::TempDir,
+}
+
+type Ended = Result<Summary, (PipelineError, Summary)>;
+
+impl Plant {
+    async fn new(profile: Profile, lines: &[String]) -> Self {
+        let config = BrokerConfig { profile, ..BrokerConfig::default() };
+        let broker = Arc::new(Broker::start(config).await.unwrap());
+        broker.create_topic(ONE, 1).unwrap();
+        let plant = Self { broker, dir: tempfile::tempdir().unwrap() };
+        plant.input(lines);
+        plant
+    }
+
+    fn input(&self, lines: &[String]) {
+        let text = lines.iter().fold(String::new(), |mut text, line| {
+            writeln!(text, "{line}").unwrap();
+            text
+        });
+        std::fs::write(self.path(), text).unwrap();
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("input")
+    }
+
+    fn job(&self) -> Job {
+        let mut sink = SinkConfig::new("job").unwrap();
+        sink.checkpoint_interval = Duration::from_millis(10);
+        sink.delivery_timeout = Duration::from_secs(5);
+        sink.settle_timeout = Duration::from_secs(5);
+        Job {
+            topic: ONE.into(),
+            source: Source::File(self.path()),
+            format: Arc::new(Values),
+            sink,
+            job_id: "j".into(),
+            checkpoint_interval: Duration::from_millis(10),
+            rate: Some(4000),
+            on_bad_line: OnBadLine::Stop,
+            stop_after: None,
+            on_hanging: OnHanging::Report,
+            steps: Steps::default(),
+            progress: Arc::new(|_, _| {}),
+        }
+    }
+
+    fn store(&self) -> DirectoryStore {
+        DirectoryStore::open(self.dir.path().join("state"), Binding::default()).unwrap()
+    }
+
+    async fn run(&self, job: &Job) -> Ended {
+        let client = Client::new(config_for(&self.broker).probe(job.steps.probe()));
+        let mut store = self.store();
+        within(run(&client, &mut store, job, std::future::pending())).await
+    }
+
+    /// Runs the job in a runtime of its own, which is gone with everything in it at the `nth` passage of a step, as a
+    /// process is. `None` if it came to that.
+    async fn crash(&self, job: &Job, at: Step, nth: usize) -> Option<Ended> {
+        let (job, config) = (job.clone(), config_for(&self.broker));
+        let mut store = self.store();
+        let process = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let crashed = Arc::new(tokio::sync::Notify::new());
+            let (signal, passed) = (Arc::clone(&crashed), AtomicUsize::new(0));
+            let on_step = move |step| {
+                if step == at && passed.fetch_add(1, Ordering::Relaxed) + 1 == nth {
+                    signal.notify_one();
+                    // Nothing behind this step happens in the task that passed it.
+                    std::panic::resume_unwind(Box::new("crash"));
+                }
+            };
+            let job = Job { steps: Steps::new(on_step, |_| {}), ..job };
+            let client = Client::new(config.probe(job.steps.probe()));
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = crashed.notified() => None,
+                    ended = run(&client, &mut store, &job, std::future::pending()) => Some(ended),
+                }
+            })
+        };
+        // A step that the job's own task passes unwinds through it.
+        within(tokio::task::spawn_blocking(process)).await.unwrap_or_default()
+    }
+
+    /// What readers see once nothing is open.
+    async fn seen(&self) -> Vec<String> {
+        let client = Client::new(config_for(&self.broker));
+        visible(&client, ONE).await
+    }
+}
+
+fn finished(ended: Ended) -> Summary {
+    let summary = ended.map_err(|(e, _)| e.to_string()).unwrap();
+    assert!(summary.finished && summary.hanging.is_empty(), "{summary:?}");
+    summary
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing() {
+    let lines = numbered("line ", 240);
+    let during_a_run = [
+        Step::Write,
+        Step::Flush,
+        Step::Prepared,
+        Step::StoreHalf,
+        Step::Durable,
+        Step::EndTxnSent,
+        Step::EndTxnAnswered,
+    ];
+    for profile in both() {
+        for (step, nth) in during_a_run.into_iter().flat_map(|step| [(step, 1), (step, 3)]) {
+            let plant = Plant::new(profile.clone(), &lines).await;
+            let job = plant.job();
+            let nth = if step == Step::Write { nth * 50 } else { nth };
+            assert!(plant.crash(&job, step, nth).await.is_none(), "{step:?} {nth} was not passed");
+            finished(plant.run(&job).await);
+            assert_eq!(plant.seen().await, lines, "{} {step:?} {nth}", profile.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_while_recovering_from_a_crash_is_no_worse() {
+    let lines = numbered("line ", 120);
+    for profile in both() {
+        for (first, then) in [
+            (Step::Durable, Step::RecoveryCommit),
+            (Step::EndTxnSent, Step::RecoveryCommit),
+            (Step::Write, Step::LeftoverAbort),
+            (Step::Prepared, Step::LeftoverAbort),
+        ] {
+            let plant = Plant::new(profile.clone(), &lines).await;
+            let job = plant.job();
+            let nth = if first == Step::Write { 80 } else { 1 };
+            assert!(plant.crash(&job, first, nth).await.is_none());
+            for _ in 0..2 {
+                // The second one may find the work done.
+                _ = plant.crash(&job, then, 1).await;
+            }
+            finished(plant.run(&job).await);
+            assert_eq!(plant.seen().await, lines, "{} {first:?} {then:?}", profile.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_crashes_in_a_row_still_give_every_line_once() {
+    let lines = numbered("line ", 300);
+    for (seed, profile) in (1u64..).zip(both().into_iter().chain(both())) {
+        let plant = Plant::new(profile, &lines).await;
+        let job = plant.job();
+        let mut state = seed;
+        for _ in 0..12 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let step = Step::ALL[usize::try_from(state >> 33).unwrap() % Step::ALL.len()];
+            let nth = if step == Step::Write { 60 } else { 1 + usize::try_from(state >> 40).unwrap() % 3 };
+            if let Some(ended) = plant.crash(&job, step, nth).await {
+                finished(ended);
+                break;
+            }
+        }
+        finished(plant.run(&job).await);
+        assert_eq!(plant.seen().await, lines, "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_job_run_again_does_nothing_and_goes_on_with_new_lines() {
+    for profile in both() {
+        let mut lines = numbered("line ", 30);
+        let plant = Plant::new(profile, &lines).await;
+        assert_eq!(finished(plant.run(&plant.job()).await).records, 30);
+        assert_eq!(finished(plant.run(&plant.job()).await).records, 0);
+        lines.extend(numbered("more ", 20));
+        plant.input(&lines);
+        assert_eq!(finished(plant.run(&plant.job()).await).records, 20);
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_input_than_before_is_refused() {
+    let plant = Plant::new(Profile::kafka_4_4(), &numbered("line ", 30)).await;
+    finished(plant.run(&plant.job()).await);
+    plant.input(&numbered("other ", 60));
+    assert!(matches!(plant.run(&plant.job()).await, Err((PipelineError::Input(_), _))));
+    plant.input(&numbered("line ", 3));
+    assert!(matches!(plant.run(&plant.job()).await, Err((PipelineError::Input(_), _))));
+    assert_eq!(plant.seen().await, numbered("line ", 30));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_line_stops_the_job_behind_everything_before_it_or_is_passed_over() {
+    for profile in both() {
+        let mut lines = numbered("line ", 30);
+        lines[20] = "!".into();
+        let plant = Plant::new(profile, &lines).await;
+        let stopped = plant.run(&plant.job()).await.map_err(|(e, _)| e.to_string()).unwrap();
+        assert_eq!((stopped.bad_line.unwrap().0, stopped.finished), (21, false));
+        assert_eq!(plant.seen().await, lines[..20]);
+        let again = plant.run(&plant.job()).await.map_err(|(e, _)| e.to_string()).unwrap();
+        assert_eq!((again.records, again.bad_line.unwrap().0), (0, 21));
+        let skipping = Job { on_bad_line: OnBadLine::Skip, ..plant.job() };
+        assert_eq!(finished(plant.run(&skipping).await).skipped, 1);
+        lines.remove(20);
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_no_request_can_hold_is_a_bad_line() {
+    let mut lines = numbered("line ", 10);
+    lines[5] = "x".repeat(3000);
+    let plant = Plant::new(Profile::kafka_4_4(), &lines).await;
+    let mut job = plant.job();
+    job.sink.request_bytes = 2000;
+    let stopped = plant.run(&job).await.map_err(|(e, _)| e.to_string()).unwrap();
+    assert_eq!(stopped.bad_line.unwrap().0, 6);
+    job.on_bad_line = OnBadLine::Skip;
+    assert_eq!(finished(plant.run(&job).await).skipped, 1);
+    lines.remove(5);
+    assert_eq!(plant.seen().await, lines);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_completes_a_checkpoint_and_the_next_run_goes_on() {
+    for profile in both() {
+        let lines = numbered("line ", 200);
+        let plant = Plant::new(profile, &lines).await;
+        let job = plant.job();
+        let client = Client::new(config_for(&plant.broker));
+        let mut store = plant.store();
+        let stop = tokio::time::sleep(Duration::from_millis(30));
+        let stopped =
+            within(run(&client, &mut store, &job, stop)).await.map_err(|(e, _)| e.to_string()).unwrap();
+        drop(store);
+        let written = usize::try_from(stopped.records).unwrap();
+        assert!(!stopped.finished && written < 200);
+        assert_eq!(plant.seen().await, lines[..written], "all that was read is committed");
+        finished(plant.run(&job).await);
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_after_prepare_is_aborted_and_after_durable_is_committed_by_the_next_run() {
+    for profile in both() {
+        for (stop, resumed) in [(StopAfter::Prepare, 0), (StopAfter::Durable, 1)] {
+            let lines = numbered("line ", 100);
+            let plant = Plant::new(profile.clone(), &lines).await;
+            let stopping = Job { stop_after: Some(stop), ..plant.job() };
+            let stopped = plant.run(&stopping).await.map_err(|(e, _)| e.to_string()).unwrap();
+            assert_eq!(stopped.open.len(), 1);
+            assert_eq!(plant.seen().await, [""; 0]);
+            let next = finished(plant.run(&plant.job()).await);
+            assert_eq!((next.resumed, next.aborted), (resumed, 1 - resumed), "{stop:?}");
+            assert_eq!(plant.seen().await, lines);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_markers_push_back_and_nothing_is_lost() {
+    for profile in both() {
+        let lines = numbered("line ", 400);
+        let plant = Plant::new(profile, &lines).await;
+        plant.broker.hold_markers();
+        let job = plant.job();
+        let (broker, first) = (Arc::clone(&plant.broker), job.sink.slots);
+        let release = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let used = broker.requests(Api::EndTxn);
+            broker.release_markers();
+            used
+        });
+        finished(plant.run(&job).await);
+        let used = release.await.unwrap();
+        assert!(used <= first as u64, "{used} transactions with {first} ids");
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_the_broker_ends_the_run_and_the_next_one_goes_on() {
+    for profile in both() {
+        for (api, code) in [(Api::Produce, 47), (Api::Produce, 120), (Api::EndTxn, 53)] {
+            let lines = numbered("line ", 150);
+            let plant = Plant::new(profile.clone(), &lines).await;
+            plant.broker.inject(kafka_2pc::broker::Fault {
+                api,
+                node: None,
+                nth: 2,
+                reaction: Reaction::ErrorCode(code),
+            });
+            let (error, _) = plant.run(&plant.job()).await.unwrap_err();
+            assert_eq!(error.is_transient(), api == Api::Produce, "{error}");
+            finished(plant.run(&plant.job()).await);
+            assert_eq!(plant.seen().await, lines, "{} {api:?} {code}", profile.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_survives_brokers_that_are_away_for_a_moment() {
+    for profile in both() {
+        let lines = numbered("line ", 400);
+        let plant = Plant::new(profile, &lines).await;
+        let broker = Arc::clone(&plant.broker);
+        let outage = tokio::spawn(async move {
+            for _ in 0..2 {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+                broker.stop_node(1).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(25)).await;
+                broker.start_node(1).await.unwrap();
+            }
+        });
+        finished(plant.run(&plant.job()).await);
+        outage.await.unwrap();
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+/// A disk that is full from the `nth` checkpoint on.
+struct Full(DirectoryStore, usize);
+
+impl CheckpointStore for Full {
+    fn load(&mut self) -> Result<Option<Checkpoint>, StoreError> {
+        self.0.load()
+    }
+
+    fn write(&mut self, c: &Checkpoint, observer: &mut dyn FnMut(StorePoint)) -> Result<(), StoreError> {
+        match self.1.checked_sub(1) {
+            Some(left) => self.1 = left,
+            None => return Err(StoreError::Full { path: "disk".into() }),
+        }
+        self.0.write(c, observer)
+    }
+}
+
+impl JobStore for Full {
+    fn keep(&mut self, c: &Committable) -> Result<Option<PathBuf>, StoreError> {
+        self.0.keep(c)
+    }
+
+    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError> {
+        JobStore::unlisted(&mut self.0)
+    }
+
+    fn forget(&mut self, c: &Committable) -> Result<(), StoreError> {
+        self.0.forget(c)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_stops_the_job_and_what_it_prepared_is_aborted_later() {
+    for profile in both() {
+        let lines = numbered("line ", 200);
+        for whole in [0, 1, 3] {
+            let plant = Plant::new(profile.clone(), &lines).await;
+            let client = Client::new(config_for(&plant.broker));
+            let mut store = Full(plant.store(), whole);
+            let ended = within(run(&client, &mut store, &plant.job(), std::future::pending())).await;
+            assert!(matches!(&ended, Err((PipelineError::Store(StoreError::Full { .. }), _))), "{ended:?}");
+            drop(store);
+            finished(plant.run(&plant.job()).await);
+            assert_eq!(plant.seen().await, lines, "{whole} checkpoints");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_input_goes_through_in_order_and_the_rate_is_kept() {
+    let lines = numbered("line ", 20_000);
+    let plant = Plant::new(Profile::kafka_4_4(), &lines).await;
+    let mut job = Job { rate: None, ..plant.job() };
+    job.sink.buffer_bytes = 10_000;
+    job.sink.batch_bytes = 1000;
+    let mut store = MemoryStore::default();
+    let client = Client::new(config_for(&plant.broker));
+    finished(within(run(&client, &mut store, &job, std::future::pending())).await);
+    assert_eq!(plant.seen().await, lines);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_jobs_with_one_state_exclude_each_other() {
+    let plant = Plant::new(Profile::kafka_4_4(), &numbered("line ", 10)).await;
+    let _held = plant.store();
+    let second = DirectoryStore::open(plant.dir.path().join("state"), Binding::default());
+    assert!(matches!(second, Err(StoreError::Locked { .. })));
+}
