@@ -264,7 +264,8 @@ fn hang_abort(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
     lonely.job.crash("prepared", 1)?;
     let id = format!("{}-0-0", lonely.job.prefix);
     lonely.lose_leader()?;
-    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    let ended = lonely.txn("abort", &id, &["--force"])?.expect(1)?;
+    Failure::unless_equal("the outcome", ended.json()?["outcome"].clone(), "hanging".into())?;
     lonely.bring_back()?;
     let hanging = lonely.hanging(&id)?;
     Ok((id, hanging))
