@@ -109,7 +109,7 @@ impl LineFormat for Format {
 const UNSAFE_REUSE: &str = "KAFKA_2PC_UNSAFE_REUSE";
 
 /// How often a job is started again from its last checkpoint without completing another one.
-const RESTARTS: u32 = 10;
+const RESTARTS: u32 = 3;
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
@@ -222,24 +222,25 @@ async fn attempts(
     client: &Client,
     store: &mut dyn JobStore,
     job: &Job,
-) -> Result<Summary, PipelineError> {
+) -> (Summary, Option<PipelineError>) {
     let mut total = Summary::default();
     let mut left = RESTARTS;
-    let mut newest = store.load()?.map(|c| c.id);
+    // A state that can't be read is reported by the run.
+    let mut newest = store.load().ok().flatten().map(|c| c.id);
     let stop = signals(context);
     loop {
         let error = match pipeline::run(client, store, job, stop.clone()).await {
-            Ok(summary) => return Ok(total.and(summary)),
+            Ok(summary) => return (total.and(summary), None),
             Err((error, summary)) => {
                 total = total.and(summary);
                 error
             }
         };
-        let now = store.load()?.map(|c| c.id);
+        let now = store.load().ok().flatten().map(|c| c.id);
         left = if now == newest { left - 1 } else { RESTARTS };
         newest = now;
         if !error.is_transient() || !job.source.is_seekable() || left == 0 {
-            return Err(error);
+            return (total, Some(error));
         }
         context.warn(format!("{error}; going on from the last checkpoint"));
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -300,19 +301,11 @@ fn progress(context: &Context, args: &Args) -> Arc<dyn Fn(u64, u64) + Send + Syn
     })
 }
 
-fn report(context: &Context, result: Result<Summary, PipelineError>, args: &Args) -> anyhow::Result<Exit> {
-    let summary = match result {
-        Ok(summary) => summary,
-        Err(error) => {
-            let exit = match (error.is_lost(), error.is_undecidable()) {
-                (true, _) => Exit::Lost,
-                (false, true) => Exit::Undecidable,
-                (false, false) => Exit::Failed,
-            };
-            tell(format!("kafka-2pc: {error}"));
-            return Ok(exit);
-        }
-    };
+fn report(
+    context: &Context,
+    (summary, error): (Summary, Option<PipelineError>),
+    args: &Args,
+) -> anyhow::Result<Exit> {
     for open in &summary.open {
         let path = open.path.as_deref().map(std::path::absolute).transpose()?;
         let path = path.map(|p| p.display().to_string()).unwrap_or_default();
@@ -357,11 +350,23 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, args: &Args
     });
     if context.json() {
         context.print(object.to_string())?;
-    } else if summary.open.is_empty() {
+    } else if summary.open.is_empty() && error.is_none() {
         context.say(told(&summary, &args.topic));
+    }
+    if let Some(error) = error {
+        tell(format!("kafka-2pc: {error}"));
+        return Ok(exit_of(&error));
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn exit_of(error: &PipelineError) -> Exit {
+    match (error.is_lost(), error.is_undecidable()) {
+        (true, _) => Exit::Lost,
+        (false, true) => Exit::Undecidable,
+        (false, false) => Exit::Failed,
+    }
 }
 
 /// The summary for people.
