@@ -1,5 +1,9 @@
 //! One connection against a peer that is slow, silent, hostile, or no Kafka; without sockets, in time that is not real.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
 
 use std::{io, sync::Arc, time::Duration};
 

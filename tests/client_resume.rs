@@ -1,6 +1,10 @@
 //! Prepared transactions, committed by somebody else: every answer, and what proves it.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
 
 mod kit;
 
@@ -51,7 +55,7 @@ async fn what_was_committed_before_its_id_went_on_is_proven() {
     for profile in both() {
         let b = Bench::new(profile).await;
         let committable = prepared(&b, "a", &["1"]).await;
-        let _ = commit(&b.broker, &committable).await.unwrap();
+        _ = commit(&b.broker, &committable).await.unwrap();
         // Taken over; written in; committed again; aborted.
         b.producer("a").init().await.unwrap();
         let outcome = commit(&b.broker, &committable).await.unwrap();
@@ -104,7 +108,7 @@ async fn without_any_trace_nothing_is_claimed() {
             let b = Bench::new(profile.clone()).await;
             let committable = prepared(&b, "a", &["1"]).await;
             if committed {
-                let _ = commit(&b.broker, &committable).await.unwrap();
+                _ = commit(&b.broker, &committable).await.unwrap();
             } else {
                 b.producer("a").init().await.unwrap();
             }
@@ -162,7 +166,7 @@ async fn an_ending_that_is_under_way_is_waited_for() {
         let committable = prepared(&b, "a", &["1"]).await;
         b.broker.hold_markers();
         // Whoever was first has died after this.
-        let _ = commit(&b.broker, &committable).await.unwrap();
+        _ = commit(&b.broker, &committable).await.unwrap();
         let again = {
             let client = Client::new(config_for(&b.broker));
             tokio::spawn(client.resume(committable.clone()).commit())

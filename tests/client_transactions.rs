@@ -1,5 +1,10 @@
 //! Transactions of the client against the embedded broker: how they end, and under which identity.
 #![cfg(feature = "broker")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
 
 mod kit;
 

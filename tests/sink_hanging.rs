@@ -1,7 +1,11 @@
 //! Decisions whose marker is lost because a partition has no leader (KAFKA-20734), and the rule that ids are not used
 //! again before a decision is settled; each rule beside what happens without it.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is missing, and owns its tasks"
+)]
 
 mod kit;
 

@@ -7,6 +7,11 @@ use tracing::level_filters::LevelFilter;
 use super::{Globals, Usage};
 use crate::client::{Client, ClientConfig, ConfigError};
 
+/// A message on standard error. Nobody may be left to read it, which is no reason to fail.
+pub(super) fn tell(message: impl AsRef<str>) {
+    _ = io::stderr().lock().write_all(format!("{}\n", message.as_ref()).as_bytes());
+}
+
 /// The options that all commands share.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -19,8 +24,7 @@ impl Context {
     /// Also says where log messages go: to standard error, from warnings on.
     pub(super) fn new(globals: &Globals) -> Self {
         let level = match (globals.quiet, globals.verbose) {
-            (true, _) => LevelFilter::ERROR,
-            (false, 0) => LevelFilter::WARN,
+            (true, _) | (false, 0) => LevelFilter::WARN,
             (false, 1) => LevelFilter::INFO,
             (false, 2) => LevelFilter::DEBUG,
             (false, _) => LevelFilter::TRACE,
@@ -30,6 +34,7 @@ impl Context {
             .with_ansi(io::stderr().is_terminal())
             .with_max_level(level)
             .with_target(globals.verbose > 1)
+            .log_internal_errors(false)
             .init();
         Self { bootstrap: globals.bootstrap.clone(), json: globals.json, quiet: globals.quiet }
     }
@@ -78,13 +83,13 @@ impl Context {
     /// A message for people; not data.
     pub(super) fn say(&self, message: impl AsRef<str>) {
         if !self.quiet {
-            eprintln!("{}", message.as_ref());
+            tell(message);
         }
     }
 
     /// A warning for people: `--quiet` does not hide it.
     pub(super) fn warn(&self, message: impl AsRef<str>) {
-        eprintln!("warning: {}", message.as_ref());
+        tell(format!("warning: {}", message.as_ref()));
     }
 
     /// One line of data.

@@ -60,13 +60,33 @@ pub(super) fn report(error: &anyhow::Error) -> Exit {
     if error.downcast_ref().is_some_and(closed) {
         return Exit::Done;
     }
-    eprintln!("kafka-2pc: {error:#}");
+    super::context::tell(format!("kafka-2pc: {}", story(error)));
     if error.is::<Usage>() { Exit::Usage } else { Exit::Failed }
+}
+
+/// The error with its causes, each once: many errors tell their cause themselves.
+fn story(error: &anyhow::Error) -> String {
+    let mut story = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !story.contains(&cause) {
+            story.push_str(": ");
+            story.push_str(&cause);
+        }
+    }
+    story
 }
 
 #[cfg(test)]
 mod tests {
     use super::Exit::{Done, Failed, Lost, Undecidable};
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::other("no room");
+        let told = anyhow::Error::new(cause()).context("a file: no room").context("the state");
+        assert_eq!(super::story(&told), "the state: a file: no room");
+        assert_eq!(super::story(&anyhow::Error::new(cause()).context("a file")), "a file: no room");
+    }
 
     #[test]
     fn a_loss_is_worse_than_a_doubt_and_a_doubt_worse_than_an_error() {

@@ -1,12 +1,13 @@
 //! `pipe`: lines into a topic, exactly once.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use serde_json::json;
 
 use super::{
     Usage,
-    context::Context,
+    context::{Context, tell},
     crash,
     duration::parse_duration,
     exit::Exit,
@@ -51,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
     checkpoint_interval: Duration,
     /// Write at most N records a second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// What transactional ids begin with [default: the topic and a random id]
     #[arg(long, value_name = "P")]
@@ -72,7 +73,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, hide_possible_values = true, value_name = "stop|skip", default_value = "stop")]
     on_bad_line: BadLineArg,
     /// Stop with the first transaction prepared, before or after its checkpoint, for `txn commit`
-    #[arg(long, value_enum, requires = "state", hide_possible_values = true, value_name = "prepare|durable")]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "prepare|durable", requires = "state")]
     stop_after: Option<StopAfterArg>,
     /// Write the missing marker of a commit that hangs (KAFKA-20734)
     #[arg(long)]
@@ -128,6 +129,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         settings::set(&mut config, &mut sink, "compression.type", codec)?;
     }
     sink.validate().map_err(|e| Usage(e.to_string()))?;
+    if args.checkpoint_interval.is_zero() {
+        return Err(Usage("--checkpoint-interval 0: it must be above 0".to_owned()).into());
+    }
     if args.tolerated_outage.is_zero() {
         context
             .warn("--tolerated-outage 0: whatever is prepared when brokers or this job are away may be lost");
@@ -137,7 +141,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut store = open_store(context, &client, &args).await?;
     let job = job(context, &args, &mut *store, sink, steps)?;
     let result = attempts(context, &client, &mut *store, &job).await;
-    report(context, result, &args.topic)
+    report(context, result, &args)
 }
 
 async fn ensure_topic(context: &Context, client: &Client, args: &Args) -> anyhow::Result<()> {
@@ -222,8 +226,9 @@ async fn attempts(
     let mut total = Summary::default();
     let mut left = RESTARTS;
     let mut newest = store.load()?.map(|c| c.id);
+    let stop = signals(context);
     loop {
-        let error = match pipeline::run(client, store, job, signal()).await {
+        let error = match pipeline::run(client, store, job, stop.clone()).await {
             Ok(summary) => return Ok(total.and(summary)),
             Err((error, summary)) => {
                 total = total.and(summary);
@@ -241,26 +246,35 @@ async fn attempts(
     }
 }
 
-/// The first SIGINT or SIGTERM: complete a checkpoint and end. The second one ends the process at once.
-async fn signal() {
+/// Done with the first SIGINT or SIGTERM: complete a checkpoint and end. The second one ends the process at once.
+///
+/// One for all attempts: a signal that comes between two of them, or while one recovers, counts as well.
+fn signals(context: &Context) -> impl Future<Output = ()> + Clone + Send + use<> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    // From here on nobody waits for signals in order.
+    let (first, heard) = tokio::sync::oneshot::channel();
+    let tells = context.tells();
+    let both = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    // Nobody waits for signals in order: the task ends with the process.
     std::mem::forget(crate::net::Background::start(async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = both else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if tells {
+            tell("completing a checkpoint; a second signal ends at once");
+        }
+        // The job may have ended in this moment.
+        _ = first.send(());
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
         std::process::exit(130);
     }));
+    heard.map(|_| ()).shared()
 }
 
 fn progress(context: &Context, args: &Args) -> Arc<dyn Fn(u64, u64) + Send + Sync> {
@@ -286,7 +300,7 @@ fn progress(context: &Context, args: &Args) -> Arc<dyn Fn(u64, u64) + Send + Syn
     })
 }
 
-fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str) -> anyhow::Result<Exit> {
+fn report(context: &Context, result: Result<Summary, PipelineError>, args: &Args) -> anyhow::Result<Exit> {
     let summary = match result {
         Ok(summary) => summary,
         Err(error) => {
@@ -295,7 +309,7 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str
                 (false, true) => Exit::Undecidable,
                 (false, false) => Exit::Failed,
             };
-            eprintln!("kafka-2pc: {error}");
+            tell(format!("kafka-2pc: {error}"));
             return Ok(exit);
         }
     };
@@ -311,19 +325,25 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str
         context.print(line)?;
     }
     if let Some((line, what)) = &summary.bad_line {
-        eprintln!(
-            "kafka-2pc: line {line}: {what}\nEverything before it is in the topic. Mend the line and run the same \
-             command again, or pass such lines over with --on-bad-line skip"
-        );
+        // Without state a second run begins at the first line, and what is in the topic would be there twice.
+        let remedy = match args.state {
+            Some(_) => {
+                "Mend the line and run the same command again, or pass such lines over with --on-bad-line skip"
+            }
+            None => {
+                "Go on with this line and those behind it: without --state, a second run writes all of them again"
+            }
+        };
+        tell(format!("kafka-2pc: line {line}: {what}\nEverything before it is in the topic. {remedy}"));
     }
     for hanging in &summary.hanging {
         let file = hanging.file.as_deref().map(std::path::absolute).transpose()?;
         let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
-        eprintln!(
+        tell(format!(
             "kafka-2pc: {}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
              or --repair-hanging writes the missing marker",
             hanging.transactional_id
-        );
+        ));
     }
     let object = json!({
         "records": summary.records,
@@ -338,8 +358,21 @@ fn report(context: &Context, result: Result<Summary, PipelineError>, topic: &str
     if context.json() {
         context.print(object.to_string())?;
     } else if summary.open.is_empty() {
-        context.say(format!("{} records into {topic}, {} checkpoints", summary.records, summary.checkpoints));
+        context.say(told(&summary, &args.topic));
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// The summary for people.
+fn told(summary: &Summary, topic: &str) -> String {
+    let mut told = format!("{} records into {topic}, {} checkpoints", summary.records, summary.checkpoints);
+    for (count, what) in
+        [(summary.skipped, "lines passed over"), (summary.resumed, "resumed"), (summary.aborted, "aborted")]
+    {
+        if count > 0 {
+            told.push_str(&format!(", {count} {what}"));
+        }
+    }
+    told
 }

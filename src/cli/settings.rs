@@ -17,11 +17,11 @@ const KNOWN: [(&str, Apply); 14] = [
         c.client_id = Arc::from(v);
         Ok(())
     }),
-    ("request.timeout.ms", |c, _, v| millis(v).map(|d| c.request_timeout = d)),
-    ("socket.connection.setup.timeout.ms", |c, _, v| millis(v).map(|d| c.setup_timeout = d)),
-    ("max.block.ms", |c, _, v| millis(v).map(|d| c.max_block = d)),
+    ("request.timeout.ms", |c, _, v| wait(v).map(|d| c.request_timeout = d)),
+    ("socket.connection.setup.timeout.ms", |c, _, v| wait(v).map(|d| c.setup_timeout = d)),
+    ("max.block.ms", |c, _, v| wait(v).map(|d| c.max_block = d)),
     ("transaction.timeout.ms", |_, s, v| millis(v).map(|d| s.transaction_timeout = d)),
-    ("delivery.timeout.ms", |_, s, v| millis(v).map(|d| s.delivery_timeout = d)),
+    ("delivery.timeout.ms", |_, s, v| wait(v).map(|d| s.delivery_timeout = d)),
     ("linger.ms", |_, s, v| millis(v).map(|d| s.linger = d)),
     ("batch.size", |_, s, v| bytes(v).map(|n| s.batch_bytes = n)),
     ("max.request.size", |_, s, v| bytes(v).map(|n| s.request_bytes = n)),
@@ -92,6 +92,12 @@ pub(super) fn set(
 
 fn millis(value: &str) -> Result<Duration, String> {
     value.parse().map(Duration::from_millis).map_err(|_| "it must be a number of milliseconds".into())
+}
+
+/// A time to wait for something. Nothing comes within none.
+fn wait(value: &str) -> Result<Duration, String> {
+    let time = millis(value)?;
+    if time.is_zero() { Err("it must be above 0".into()) } else { Ok(time) }
 }
 
 fn bytes(value: &str) -> Result<usize, String> {
@@ -178,6 +184,7 @@ mod tests {
         assert!(error("compresion.type=lz4").contains("compression.type"));
         assert!(error("acks=1").contains("acks=all"));
         assert!(error("batch.size=none").contains("bytes"));
+        assert!(error("request.timeout.ms=0").contains("above 0"));
         assert!(error("nonsense").contains("NAME=VALUE"));
     }
 }

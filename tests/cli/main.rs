@@ -2,5 +2,6 @@
 #![cfg(feature = "cli")]
 
 mod cat;
+mod pipe;
 mod program;
 mod txn;

@@ -99,6 +99,16 @@ impl<'a> Job<'a> {
         options: &[&str],
         crash: Option<(&str, u64)>,
     ) -> Result<Attempt, Failure> {
+        self.start_under(&[], options, crash)
+    }
+
+    /// The same with further names in its environment.
+    pub(crate) fn start_under(
+        &self,
+        environment: &[(&str, &str)],
+        options: &[&str],
+        crash: Option<(&str, u64)>,
+    ) -> Result<Attempt, Failure> {
         let number = self.starts.get();
         self.starts.set(number + 1);
         let trace = self.folder.path().join(format!("trace-{number}"));
@@ -108,6 +118,9 @@ impl<'a> Job<'a> {
         let all = words.iter().chain(&whereto).chain(options).map(|word| (*word).to_owned());
         let mut pipe = self.program.invoke(all.chain(self.options.iter().cloned()));
         pipe = pipe.env("KAFKA_2PC_TRACE", trace.display());
+        for (name, value) in environment {
+            pipe = pipe.env(name, value);
+        }
         if let Some((point, nth)) = crash {
             pipe = pipe.env("KAFKA_2PC_CRASH", format_args!("{point}:{nth}"));
         }

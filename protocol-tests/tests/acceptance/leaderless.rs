@@ -1,11 +1,12 @@
 //! A partition that has no leader while its transaction is decided. Kafka 4.3 and 4.4 then lose the marker (KAFKA-20734): readers
 //! stall, and whoever uses the producer id again decides the old records with the new ones.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kafka_2pc_protocol_tests::foreign::{Library, Reading};
-use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
+use kafka_2pc_protocol_tests::foreign::{End, Library, Reading, Writing};
+use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground, Size};
 use kafka_2pc_protocol_tests::kafka::{self, Described, KafkaCluster, OpenProducer, Spec, Topic};
 use kafka_2pc_protocol_tests::program::Ended;
 use serde_json::Value;
@@ -16,20 +17,29 @@ use crate::job::{Job, PATIENCE, Plan};
 /// Some ten checkpoints.
 const PLAN: Plan<'_> = Plan { records: 600, rate: 300, interval_ms: 200, options: &[] };
 
+type Body = fn(&Lonely<'_>) -> Outcome;
+
 pub(crate) fn cases() -> Vec<Case> {
+    let full = Size::from_env() == Size::Full;
+    // A name, a test, and the levels at which the quick size runs it.
+    let bodies: [(&str, Body, &[u8]); 9] = [
+        ("commit_waits_for_the_leader", commit_waits, &[2]),
+        ("commit_that_does_not_wait_hangs_until_repaired", commit_hangs, &[2, 1]),
+        ("commit_is_repaired_by_pipe_when_told", pipe_repairs, &[2]),
+        ("commit_is_lost_when_somebody_reuses_its_id", reuse_loses, &[2]),
+        ("counter_test_an_id_used_again_at_once_destroys_the_commit", reuse_destroys, &[2]),
+        ("abort_hangs_until_repaired", abort_hangs, &[2]),
+        ("abort_is_published_when_somebody_reuses_its_id", reuse_publishes, &[1]),
+        ("recovery_publishes_nothing_twice", recovery_fences, &[]),
+        ("end_of_a_failing_pipe_publishes_nothing_twice", failing_pipe, &[]),
+    ];
     let mut cases = Vec::new();
-    for level in [2, 1] {
-        let case = |name, body: fn(&Lonely<'_>) -> Outcome| {
+    for (name, body, quick) in bodies {
+        for level in [2, 1].into_iter().filter(|level| full || quick.contains(level)) {
             let spec = Spec::default().nodes(3).transaction_version(level);
-            Case::nodes(name, spec, move |ground| body(&Lonely::new(ground)?))
-        };
-        cases.extend([
-            case("leaderless_commit_waits_for_the_leader", commit_waits),
-            case("leaderless_commit_that_does_not_wait_hangs_until_repaired", commit_hangs),
-            case("leaderless_commit_is_repaired_by_pipe_when_told", pipe_repairs),
-            case("leaderless_abort_hangs_until_repaired", abort_hangs),
-            case("leaderless_recovery_publishes_nothing_twice", recovery_fences),
-        ]);
+            let body = move |ground: &Ground| body(&Lonely::new(ground)?);
+            cases.push(Case::nodes(format!("leaderless_{name}"), spec, body));
+        }
     }
     cases
 }
@@ -132,6 +142,25 @@ impl<'a> Lonely<'a> {
         Ok(one)
     }
 
+    /// A stock client takes the id and ends a transaction under it: how many records it wrote.
+    fn write_as(&self, id: &str, end: End) -> Result<usize, Failure> {
+        let writing = Writing::new(self.ground.bootstrap(), &self.job.topic, id);
+        self.ground.foreign()?.write(&writing, end)?;
+        Ok(usize::try_from(writing.records)?)
+    }
+
+    /// True when one of these transactions is aborted within this time.
+    fn abort_within(&self, ids: &BTreeSet<String>, limit: Duration) -> Result<bool, Failure> {
+        let deadline = Instant::now() + limit;
+        let mut aborted = false;
+        while !aborted && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(100));
+            // A fence leaves an id Empty at once on V1.
+            aborted = !self.job.ids_in(&["CompleteAbort", "Empty"])?.is_disjoint(ids);
+        }
+        Ok(aborted)
+    }
+
     fn expect_free(&self) -> Outcome {
         let open = kafka::open_producers(self.ground.bootstrap(), &self.job.topic, 0)?;
         Failure::unless_equal("open transactions in the partition", open, Vec::new())
@@ -199,6 +228,22 @@ fn commit_hangs(lonely: &Lonely<'_>) -> Outcome {
     lonely.job.verify()
 }
 
+/// Without the rule that an id rests until its last decision is everywhere, the next abort under it destroys what was
+/// committed. The next run sees it, and says what is lost.
+fn reuse_destroys(lonely: &Lonely<'_>) -> Outcome {
+    const UNSAFE: [(&str, &str); 1] = [("KAFKA_2PC_UNSAFE_REUSE", "1")];
+    let (_, id, _) = hang_commit(lonely)?;
+    let past = lonely.job.start_under(&UNSAFE, &[], Some(("prepared", 1)))?.past(PATIENCE)?;
+    Failure::unless(past.ended.was_killed(), "it did not die of SIGKILL")?;
+    let leftovers = lonely.job.ids_in(&["Ongoing"])?;
+    Failure::unless(leftovers.contains(&id), format!("{id} is not used again: {leftovers:?}"))?;
+    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
+    lonely.expect_free()?;
+    Failure::unless_equal("records visible of those that were committed", lonely.visible()?, 0)?;
+    lonely.job.start()?.past(PATIENCE)?.ended.expect(3)?;
+    Ok(())
+}
+
 fn pipe_repairs(lonely: &Lonely<'_>) -> Outcome {
     hang_commit(lonely)?;
     lonely.job.start_with(&["--repair-hanging"], None)?.finished(PATIENCE)?;
@@ -206,43 +251,77 @@ fn pipe_repairs(lonely: &Lonely<'_>) -> Outcome {
     lonely.job.verify()
 }
 
-/// An administrator aborts a leftover while its partition has no leader: its ABORT marker is lost.
-fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
+/// The counterpart: a stock client that uses the id again and aborts takes the committed records with it.
+fn reuse_loses(lonely: &Lonely<'_>) -> Outcome {
+    let (_, id, _) = hang_commit(lonely)?;
+    lonely.write_as(&id, End::Abort)?;
+    lonely.expect_free()?;
+    Failure::unless_equal("committed records left after another's abort", lonely.visible()?, 0)
+}
+
+/// An administrator aborts a leftover while its partition has no leader: its ABORT marker is lost. The leftover's id, and what hangs.
+fn hang_abort(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
     lonely.job.crash("prepared", 1)?;
     let id = format!("{}-0-0", lonely.job.prefix);
     lonely.lose_leader()?;
-    let ended = lonely.txn("abort", &id, &["--force"])?.expect(1)?;
-    if ended.json()?["outcome"] != "hanging" {
-        return Err(ended.strange("it does not say that its abort hangs").into());
-    }
+    lonely.txn("abort", &id, &["--force"])?.expect(0)?;
     lonely.bring_back()?;
-    let before = lonely.hanging(&id)?;
+    let hanging = lonely.hanging(&id)?;
+    Ok((id, hanging))
+}
+
+fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
+    let (id, before) = hang_abort(lonely)?;
     lonely.pipe_beside(&id)?;
     Failure::unless_equal("the hanging transaction", lonely.hanging(&id)?, before)?;
     repair_state(lonely)
 }
 
-/// Recovery itself comes while the partition has no leader. Whether it fences or waits, nothing may be seen twice.
+/// The counterpart: a stock client that uses the id again and commits publishes what was aborted.
+fn reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
+    let (id, _) = hang_abort(lonely)?;
+    let committed = lonely.write_as(&id, End::Commit)?;
+    lonely.expect_free()?;
+    let visible = lonely.visible()?;
+    Failure::unless(visible > committed, format!("of {committed} committed records {visible} are visible"))
+}
+
+/// Recovery itself comes while the partition has no leader. It may fence or wait; nothing is seen twice.
 fn recovery_fences(lonely: &Lonely<'_>) -> Outcome {
     lonely.job.crash("prepared", 1)?;
-    let id = format!("{}-0-0", lonely.job.prefix);
+    let leftovers = lonely.job.ids_in(&["Ongoing"])?;
     lonely.lose_leader()?;
     let attempt = lonely.job.start()?;
-    let patience = Instant::now() + Duration::from_secs(15);
-    let state =
-        || kafka::describe(lonely.ground.bootstrap(), &id).map(|found| found.map(|found| found.state));
-    while state()?.as_deref() == Some("Ongoing") && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    eprintln!("while its partition has no leader, the leftover is {:?}", state()?);
+    let fenced = lonely.abort_within(&leftovers, Duration::from_secs(15))?;
     lonely.bring_back()?;
-    let past = attempt.past(PATIENCE)?;
-    if past.ended.code() == Some(0) {
-        lonely.expect_free()?;
-        return lonely.job.verify();
+    // A marker that was lost is not written by itself.
+    attempt.past(PATIENCE)?.ended.expect(i32::from(fenced))?;
+    if fenced { repair_state(lonely) } else { lonely.job.verify() }
+}
+
+/// The pipe gives up a transaction that it can not flush, and aborts it by EndTxn while the partition has no leader.
+fn failing_pipe(lonely: &Lonely<'_>) -> Outcome {
+    let mut attempt = lonely.job.start_with(&["--set", "delivery.timeout.ms=3000"], None)?;
+    attempt.wait_for("checkpoint", 2, PATIENCE)?;
+    lonely.lose_leader()?;
+    let open = lonely.job.ids_in(&["Ongoing"])?;
+    let aborted = lonely.abort_within(&open, Duration::from_secs(20))?;
+    lonely.bring_back()?;
+    let ended = attempt.past(PATIENCE)?.ended;
+    eprintln!("aborted while leaderless: {aborted}, {:?}", ended.code());
+    // It may have tried too often before the node was back.
+    let finished = ended.json().is_ok_and(|report| report["finished"] == true);
+    let ended = if finished { ended } else { lonely.job.start()?.past(PATIENCE)?.ended };
+    match ended.code() {
+        Some(0) => {
+            lonely.expect_free()?;
+            lonely.job.verify()
+        }
+        _ => {
+            ended.expect(1)?;
+            repair_state(lonely)
+        }
     }
-    past.ended.expect(1)?;
-    repair_state(lonely)
 }
 
 fn repair_state(lonely: &Lonely<'_>) -> Outcome {

@@ -102,11 +102,11 @@ fn round(ground: &Ground, random: &mut Random, hits: &mut Hits) -> Outcome {
     nothing_open(ground, &job.prefix)
 }
 
-/// When to kill a pipe. Most moments are anywhere in its share of what is left; every third is soon, when it still recovers.
+/// When to kill a pipe. Most moments are anywhere in its share of what is left; every second is soon, when it still recovers.
 fn moment(random: &mut Random, left: Duration, kills: u32) -> Duration {
-    let soon = Duration::from_millis(300);
+    let soon = Duration::from_millis(120);
     let share = left.mul_f64(1.6 / f64::from(kills + 1));
-    if random.below(3) == 0 { random.within(soon.min(share)) } else { random.within(share) }
+    if random.below(2) == 0 { random.within(soon.min(share)) } else { random.within(share) }
 }
 
 /// A kill counts if this process had completed a checkpoint, or recovery had something to do.

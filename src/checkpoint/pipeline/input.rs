@@ -105,7 +105,11 @@ impl Source {
     /// True when it can be read again without anybody's help.
     #[must_use]
     pub fn is_seekable(&self) -> bool {
-        matches!(self, Self::File(_))
+        match self {
+            // Not a pipe with a name: what was read from it is gone.
+            Self::File(path) => std::fs::metadata(path).is_ok_and(|m| m.is_file()),
+            Self::Stdin => false,
+        }
     }
 }
 
@@ -160,7 +164,8 @@ impl Input {
     /// The next line without its end, or `None` at the end of the input. Also a last line without an end counts.
     ///
     /// # Errors
-    /// [`InputError`].
+    /// [`InputError`]. After [`LineTooLong`](InputError::LineTooLong) both positions are before that line, and
+    /// [`pass_line`](Self::pass_line) goes on behind it.
     ///
     /// # Cancel safety
     /// Cancel safe: a line is taken when it is returned.
@@ -185,6 +190,30 @@ impl Input {
         Ok(None)
     }
 
+    /// Passes over a line that is too long. Not cancel safe.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub async fn pass_line(&mut self) -> Result<(), InputError> {
+        let begin = std::mem::take(&mut self.partial);
+        self.before_last.clone_from(&self.position);
+        self.position.lines += 1;
+        self.position.bytes += begin.len() as u64;
+        self.position.hash.update(&begin);
+        loop {
+            let rest = &self.chunk[self.at..];
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(rest.len(), |end| end + 1);
+            self.position.bytes += taken as u64;
+            self.position.hash.update(&rest[..taken]);
+            self.at += taken;
+            if end.is_some() || self.ended {
+                return Ok(());
+            }
+            self.more().await?;
+        }
+    }
+
     /// Moves one whole line from the chunk to `self.line`.
     fn cut(&mut self) -> Result<bool, InputError> {
         let rest = &self.chunk[self.at..];
@@ -192,6 +221,7 @@ impl Input {
         let taken = end.map_or(rest.len(), |end| end + 1);
         if self.partial.len() + taken > self.max_line_bytes {
             let line = self.position.lines + 1;
+            self.before_last.clone_from(&self.position);
             return Err(InputError::LineTooLong { line, max_bytes: self.max_line_bytes });
         }
         self.partial.extend_from_slice(&rest[..taken]);

@@ -78,6 +78,35 @@ async fn a_line_without_an_end_does_not_fill_the_memory() {
 }
 
 #[tokio::test]
+async fn a_line_that_is_too_long_can_be_passed_over_and_does_not_break_the_hash() {
+    let long = [b"a\n".as_slice(), &[b'x'; 300_000], b"\nb\n", &[b'y'; 300_000]].concat();
+    let (_file, source) = file(&long);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert_eq!(lines(&mut input, 1).await, ["a"]);
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { line: 2, .. })));
+    assert_eq!((input.position().bytes, input.position_before_last().bytes), (2, 2));
+    input.pass_line().await.unwrap();
+    assert_eq!(lines(&mut input, 1).await, ["b"]);
+    let position = input.position().clone();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { line: 4, .. })));
+    input.pass_line().await.unwrap();
+    assert_eq!(input.next_line().await.unwrap(), None, "the last one had no end");
+    assert_eq!((input.position().bytes, input.position().lines), (long.len() as u64, 4));
+    let end = input.position().clone();
+    assert_eq!(reopened(&long, end).await.unwrap().len(), 0);
+    assert_eq!(reopened(&long, position).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_named_pipe_cannot_be_read_again() {
+    let (kept, source) = file(b"a\n");
+    assert!(source.is_seekable());
+    drop(kept);
+    assert!(!source.is_seekable() && !Source::Stdin.is_seekable());
+    assert!(!Source::File("/dev/null".into()).is_seekable());
+}
+
+#[tokio::test]
 async fn a_missing_file_and_a_directory_are_named() {
     for path in ["/nowhere/at/all", "/"] {
         let source = Source::File(path.into());

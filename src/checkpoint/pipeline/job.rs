@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
-    input::Input,
+    input::{Input, InputError},
     report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
 };
 use crate::{
@@ -202,10 +202,12 @@ impl<'a> Running<'a> {
                 () = &mut *stop => return self.last_checkpoint(false).await,
                 Some(event) = self.background.next() => self.event(event)?,
                 line = self.input.next_line(), if ready.is_ok() => {
-                    let Some(line) = line?.map(<[u8]>::to_vec) else {
-                        return self.last_checkpoint(true).await;
+                    let stops = match line.map(|line| line.map(<[u8]>::to_vec)) {
+                        Ok(Some(line)) => self.burst(line).await?,
+                        Ok(None) => return self.last_checkpoint(true).await,
+                        Err(error) => self.unreadable(error).await?,
                     };
-                    if self.burst(line).await? {
+                    if stops {
                         return self.last_checkpoint(false).await;
                     }
                 }
@@ -229,7 +231,10 @@ impl<'a> Running<'a> {
             if self.next_checkpoint <= now || self.may_write(now).is_err() {
                 break;
             }
-            line = self.input.ready_line()?.map(<[u8]>::to_vec);
+            line = match self.input.ready_line() {
+                Ok(line) => line.map(<[u8]>::to_vec),
+                Err(error) => return self.unreadable(error).await,
+            };
         }
         // A line that was taken must be written before anything else happens.
         match line {
@@ -265,6 +270,16 @@ impl<'a> Running<'a> {
         }
         self.summary.records += 1;
         self.job.steps.step(Step::Write);
+        Ok(false)
+    }
+
+    /// A line that is too long is a bad line; anything else ends the job.
+    async fn unreadable(&mut self, error: InputError) -> Result<bool, PipelineError> {
+        let InputError::LineTooLong { line, max_bytes } = error else { return Err(error.into()) };
+        if self.bad_line(line, format!("it is longer than {max_bytes} bytes")) {
+            return Ok(true);
+        }
+        self.input.pass_line().await?;
         Ok(false)
     }
 
@@ -391,10 +406,7 @@ impl<'a> Running<'a> {
                 Ok(())
             }
             Event::Committed(committed) => self.committed(committed),
-            Event::Settled(committable, settled) => {
-                self.settled(*committable, settled);
-                Ok(())
-            }
+            Event::Settled(committable, settled) => self.settled(*committable, settled),
             Event::Repaired(hanging, Ok(())) => {
                 let id = &hanging.transactional_id;
                 tracing::info!(transactional_id = %id, "the missing marker was written");
@@ -423,12 +435,17 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn settled(&mut self, committable: Committable, settled: Result<Settled, SettleError>) {
+    fn settled(
+        &mut self,
+        committable: Committable,
+        settled: Result<Settled, SettleError>,
+    ) -> Result<(), PipelineError> {
         match settled {
-            Ok(settled) => {
-                for gone in settled.gone {
-                    tracing::error!(partition = %gone, "the topic was deleted: what was committed there is gone");
-                }
+            // It stays listed, so that the next run says so, too.
+            Ok(Settled { gone }) if !gone.is_empty() => {
+                return Err(PipelineError::Gone { committable: Box::new(committable), partitions: gone });
+            }
+            Ok(_) => {
                 self.writer.settled(&committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
@@ -443,6 +460,7 @@ impl<'a> Running<'a> {
                 self.listed.retain(|l| l.committable != committable);
             }
         }
+        Ok(())
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.

@@ -6,7 +6,7 @@ use super::input::InputError;
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, TopicError},
-    ids::TransactionalId,
+    ids::{TopicPartition, TransactionalId},
     proto::{committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
 };
@@ -112,6 +112,17 @@ pub enum PipelineError {
     /// Committables of a complete checkpoint are not committed.
     #[error("not committed: {}", stories(.0))]
     NotCommitted(Vec<Committed>),
+    /// The topic was deleted while records of a complete checkpoint were on their way to its readers.
+    #[error(
+        "LOST: the topic was deleted between prepare and commit: {}",
+        gone_records(committable, partitions)
+    )]
+    Gone {
+        /// What was committed.
+        committable: Box<Committable>,
+        /// Where its records are gone.
+        partitions: Vec<TopicPartition>,
+    },
 }
 
 impl PipelineError {
@@ -128,7 +139,7 @@ impl PipelineError {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let lost = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Lost { .. } | Outcome::Aborted));
-        self.not_committed().iter().any(lost)
+        matches!(self, Self::Gone { .. }) || self.not_committed().iter().any(lost)
     }
 
     /// True when it can't be told whether records of a complete checkpoint are committed.
@@ -164,4 +175,10 @@ fn stories(all: &[Committed]) -> String {
         format!("{id} ({}): {}", c.committable.identity, c.story())
     };
     all.iter().map(story).collect::<Vec<_>>().join("; ")
+}
+
+fn gone_records(committable: &Committable, gone: &[TopicPartition]) -> String {
+    let of = committable.partitions.iter().filter(|p| gone.contains(&p.topic_partition()));
+    let told = of.map(|p| format!("{} offset {} ({} records)", p.topic_partition(), p.offset, p.records));
+    format!("{}: {}", committable.transactional_id, told.collect::<Vec<_>>().join(", "))
 }

@@ -8,7 +8,11 @@ use std::{
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{cli::Context, ids::Moment, net::Clock};
+use crate::{
+    cli::{Context, context::tell},
+    ids::Moment,
+    net::Clock,
+};
 
 /// Where the story is told: standard error.
 #[derive(Clone)]
@@ -65,7 +69,7 @@ impl Stage {
         match &self.bar {
             _ if !self.tells => {}
             Some(bar) => bar.println(line),
-            None => eprintln!("{}", line.as_ref()),
+            None => tell(line),
         }
     }
 

@@ -92,6 +92,7 @@ async fn one(client: &Client, given: &Given, timeout: Duration, args: &Args) -> 
 fn decided(given: &Given, already: bool, outcome: &Outcome, settlement: &Settlement) -> Report {
     let done = if already { "already-committed" } else { "committed" };
     let (exit, name) = match settlement {
+        Settlement::Everywhere { gone } if !gone.is_empty() => (Exit::Lost, "lost"),
         Settlement::Everywhere { .. } | Settlement::Denied(_) => (Exit::Done, done),
         Settlement::Hanging(_) | Settlement::Leaderless(_) => (Exit::Failed, "hanging"),
         Settlement::Pending(_) => (Exit::Failed, "pending"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{given, span};
 use crate::{
-    cli::{Context, Exit},
+    cli::{Context, Exit, context::tell},
     client::{Client, Examined, TransactionDescription},
     ids::{TopicPartition, TransactionalId},
     net::Clock,
@@ -39,7 +39,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
 async fn id(context: &Context, client: &Client, id: &TransactionalId) -> anyhow::Result<Exit> {
     let admin = client.admin();
     let Some(found) = admin.describe_transaction(id).await? else {
-        eprintln!("kafka-2pc: {id}: its coordinator does not know it: never used, or expired");
+        tell(format!("kafka-2pc: {id}: its coordinator does not know it: never used, or expired"));
         return Ok(Exit::Failed);
     };
     let mut partitions = Vec::new();

@@ -103,6 +103,7 @@ impl Settlement {
             of.map(partition).collect()
         };
         match self {
+            Self::Everywhere { gone } if !gone.is_empty() => chosen(gone),
             Self::Everywhere { .. } | Self::Denied(_) => {
                 committable.partitions.iter().map(partition).collect()
             }

@@ -1,0 +1,125 @@
+//! `kafka-2pc pipe`: what it refuses, what it passes over, and what it says is lost.
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::program::{Outcome, Stage, json_lines};
+use kafka_2pc::broker::Profile;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_work_is_wrong_usage() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    // Nobody could ever commit what a run without state leaves prepared.
+    for options in ["--stop-after durable", "--stop-after prepare", "--rate 0", "--checkpoint-interval 0s"] {
+        let ran = stage.run(&format!("pipe --topic t {options}")).await?;
+        assert_eq!(ran.code, Some(2), "{options}: {ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_deleted_between_prepare_and_commit_is_a_loss() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 1)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        std::fs::write(&input, "a\nb\nc\n")?;
+        let pipe = format!("pipe --topic t --input {} --state {}", input.display(), state.display());
+        let ran = stage.run(&format!("{pipe} --stop-after durable")).await?;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let file = ran.out.trim().to_owned();
+        assert!(stage.broker.delete_topic("t"));
+        stage.broker.create_topic("t", 1)?;
+        for _ in 0..2 {
+            let ran = stage.run(&format!("txn commit {file} --json")).await?;
+            let told = &json_lines(&ran.out)[0];
+            assert_eq!((ran.code, told["outcome"].as_str()), (Some(3), Some("lost")), "{ran:?}");
+            assert_eq!(told["partitions"][0]["records"], 3, "{ran:?}");
+            let ran = stage.run(&pipe).await?;
+            assert_eq!(ran.code, Some(3), "{ran:?}");
+            assert!(ran.err.contains("t-0 offset 0 (3 records)"), "{ran:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_is_too_long_is_a_bad_line() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, state) = (stage.path("input"), stage.path("state"));
+    std::fs::write(&input, ["first", &"x".repeat(6_000_000), "last"].join("\n"))?;
+    let pipe = format!("pipe --topic t --input {} --state {} --json", input.display(), state.display());
+    let ran = stage.run(&pipe).await?;
+    assert_eq!((ran.code, json_lines(&ran.out)[0]["records"].as_u64()), (Some(1), Some(1)), "{ran:?}");
+    assert!(ran.err.contains("line 2: it is longer than"), "{ran:?}");
+    assert!(ran.err.contains("run the same command again"), "{ran:?}");
+    let ran = stage.run(&format!("{pipe} --on-bad-line skip")).await?;
+    let told = &json_lines(&ran.out)[0];
+    assert_eq!((ran.code, told["records"].as_u64(), told["skipped"].as_u64()), (Some(0), Some(1), Some(1)));
+    assert_eq!(stage.run("cat --topic t --until-end").await?.out, "first\nlast\n");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_without_state_is_not_told_to_run_again_after_a_bad_line() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let input = stage.path("input");
+    std::fs::write(&input, "{}\nnonsense\n")?;
+    let ran = stage.run(&format!("pipe --topic t --format json --input {}", input.display())).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("line 2:") && !ran.err.contains("same command"), "{ran:?}");
+    Ok(())
+}
+
+/// Two signals end the program also while it tries to start again from its last checkpoint, with no broker there. Nobody
+/// reads its messages any more, which must not end it in another way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_count_between_two_attempts() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, state) = (stage.path("input"), stage.path("state"));
+    std::fs::write(&input, "a\n".repeat(100_000))?;
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kafka-2pc"))
+        .args(["pipe", "--topic", "t", "--rate", "1000", "--checkpoint-interval", "200ms"])
+        .args(["--set", "delivery.timeout.ms=1500", "--set", "request.timeout.ms=1000"])
+        .args(["--bootstrap", &stage.broker.bootstrap()])
+        .arg("--input")
+        .arg(&input)
+        .arg("--state")
+        .arg(&state)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let told = BufReader::new(program.stderr.take().ok_or("no standard error")?);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.broker.stop_node(1).await?;
+    let again = tokio::task::spawn_blocking(move || {
+        told.lines().map_while(Result::ok).any(|line| line.contains("going on from the last checkpoint"))
+    });
+    assert!(again.await?, "it begins again");
+    // It waits for brokers now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..2 {
+        Command::new("kill").args(["-INT", &program.id().to_string()]).status()?;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let mut ended = None;
+    for _ in 0..200 {
+        ended = program.try_wait()?;
+        if ended.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    if ended.is_none() {
+        program.kill()?;
+        program.wait()?;
+    }
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
+    Ok(())
+}
