@@ -11,6 +11,7 @@ mod offsets;
 mod partitioner;
 mod producer;
 mod prove;
+mod record_sink;
 mod repair;
 mod resume;
 mod router;
@@ -29,6 +30,7 @@ pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, Out
 pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
+pub use record_sink::{Outgoing, RecordSink};
 pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;

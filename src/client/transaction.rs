@@ -14,6 +14,7 @@ use super::{
     error::{EndError, PrepareError, SendError, TrySendError},
     partitioner::{self, Sticky},
     producer::{Shared, TransactionalProducer},
+    record_sink::RecordSink,
     resume,
     topic::Topic,
     writer::{Command, Ending, Sealed},
@@ -192,15 +193,37 @@ impl Transaction {
     /// # Cancel safety
     /// Cancel safe: the records are sent in any case.
     pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.begin_flush()?.await
+    }
+
+    /// Sends everything; the future waits until it is acknowledged.
+    pub(super) fn begin_flush(
+        &mut self,
+    ) -> Result<impl Future<Output = Result<(), SendError>> + Send + 'static + use<>, SendError> {
         self.check()?;
         self.seal_where(|_| true)?;
         let (reply, answer) = oneshot::channel();
         // A task that is gone has left its cause behind.
         _ = self.commands.send(Command::Flush(reply));
-        match answer.await {
-            Ok(result) => result.map_err(SendError::Failed),
-            Err(_) => Err(SendError::Failed(self.link.cause())),
-        }
+        let link = Arc::clone(&self.link);
+        Ok(async move {
+            match answer.await {
+                Ok(result) => result.map_err(SendError::Failed),
+                Err(_) => Err(SendError::Failed(link.cause())),
+            }
+        })
+    }
+
+    /// Done when memory became free, or the transaction failed, after this was first polled.
+    pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let link = Arc::clone(&self.link);
+        async move { link.freed.notified().await }
+    }
+
+    /// This transaction as a [`futures::Sink`].
+    #[must_use]
+    pub fn into_sink(self) -> RecordSink {
+        RecordSink::new(self)
     }
 
     /// Flushes, and hands out what is needed to commit from anywhere. The transaction stays open at the broker

@@ -7,7 +7,10 @@ use std::{
 
 use super::config::SinkConfig;
 use crate::{
-    client::{Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer},
+    client::{
+        Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer,
+        TrySendError,
+    },
     ids::{Identity, TransactionalId},
     proto::{
         cause::Cause,
@@ -55,6 +58,10 @@ pub enum WriteError {
     /// Every transactional id is in use: older checkpoints are not committed yet. Try again after a commit.
     #[error(transparent)]
     Exhausted(#[from] PoolExhausted),
+    /// The memory for records that are not acknowledged is full (`buffer.memory`); only [`SinkWriter::try_write`]
+    /// says so, `write` waits.
+    #[error("the buffer is full")]
+    Full,
     /// The record or the transaction is at fault.
     #[error(transparent)]
     Send(#[from] SendError),
@@ -84,6 +91,29 @@ impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
         Self { client, config, pool, checkpoint, current: None, idle: HashMap::new(), pairs: HashMap::new() }
+    }
+
+    /// Takes a record, or says at once why not: for callers that must not wait.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the record was not taken.
+    pub fn try_write(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<(), WriteError> {
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => self.open()?,
+        };
+        current.transaction.try_send(topic, partition, record).map_err(|e| match e {
+            TrySendError::Full => WriteError::Full,
+            TrySendError::Record(e) => WriteError::Send(e),
+            TrySendError::Failed(cause) => WriteError::Send(SendError::Failed(cause)),
+        })?;
+        current.records += 1;
+        Ok(())
     }
 
     /// Takes a record; waits while the memory for unacknowledged records is full.

@@ -1,0 +1,91 @@
+//! The faces of the client for code that does not await each record.
+#![cfg(feature = "broker")]
+
+mod kit;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt, stream};
+use kafka_2pc::{
+    broker::{Api, Profile, Reaction},
+    client::{Outgoing, SendError, Topic},
+    record::{Header, OwnedRecord, RecordRef},
+    sink::{Committer, SinkConfig, SinkState, WriteError, recover},
+};
+use kit::{Bench, both, within};
+
+fn outgoing(topic: &Topic, value: String) -> Outgoing {
+    let header = Header { key: Bytes::from_static(b"h"), value: None };
+    let record = OwnedRecord { value: Some(value.into()), headers: vec![header], ..OwnedRecord::default() };
+    Outgoing { topic: topic.clone(), partition: Some(0), record }
+}
+
+#[tokio::test]
+async fn a_sink_of_records_takes_a_stream_and_hands_the_transaction_back() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        let topic = b.topic().await;
+        let producer = b.producer("a").buffer_memory(4096).batch_size(512).init().await.unwrap();
+        let mut sink = producer.begin().into_sink();
+        let values: Vec<String> = (0..500).map(|i| format!("record {i:04}")).collect();
+        let records = values.iter().map(|v| Ok(outgoing(&topic, v.clone())));
+        within(sink.send_all(&mut stream::iter(records))).await.unwrap();
+        within(sink.flush()).await.unwrap();
+        within(sink.finish()).await.unwrap().commit().await.unwrap();
+        assert_eq!(b.committed().await, values);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_taken_is_part_of_the_transaction_without_a_flush() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut sink =
+        b.producer("a").buffer_memory(256).batch_size(128).init().await.unwrap().begin().into_sink();
+    for i in 0..20 {
+        within(sink.feed(outgoing(&topic, format!("record {i:02}")))).await.unwrap();
+    }
+    within(sink.finish()).await.unwrap().commit().await.unwrap();
+    assert_eq!(b.committed().await.len(), 20);
+}
+
+#[tokio::test]
+async fn a_failure_comes_out_of_the_sink() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut sink = b.producer("a").init().await.unwrap().begin().into_sink();
+    b.fault(Api::Produce, Reaction::ErrorCode(29));
+    sink.feed(outgoing(&topic, "refused".into())).await.unwrap();
+    let error = within(sink.flush()).await.unwrap_err();
+    assert!(matches!(error, SendError::Failed(_)), "{error:?}");
+    assert!(stream::iter([Ok(outgoing(&topic, "late".into()))]).forward(sink).await.is_err());
+}
+
+#[tokio::test]
+async fn a_writer_that_must_not_wait_says_that_its_memory_is_full() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut config = SinkConfig::new("faces").unwrap();
+    (config.buffer_bytes, config.batch_bytes) = (1024, 256);
+    let config = Arc::new(config);
+    let topics = std::slice::from_ref(&topic);
+    let recovered = recover(&b.client, &config, topics, SinkState::default(), &|_| {}).await;
+    let (mut writer, _) = recovered.unwrap();
+    let (mut taken, mut full) = (0, 0);
+    while taken < 100 {
+        match writer.try_write(&topic, None, RecordRef::value(b"a value of some length")) {
+            Ok(()) => taken += 1,
+            Err(WriteError::Full) => {
+                full += 1;
+                tokio::task::yield_now().await;
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(full > 0);
+    let committable = writer.prepare_commit(1).await.unwrap().unwrap();
+    assert_eq!(committable.records(), 100);
+    Committer::new(b.client.clone(), config).commit(vec![committable]).await;
+    assert_eq!(b.committed().await.len(), 100);
+}
