@@ -161,9 +161,16 @@ impl<'a> Lonely<'a> {
         Ok(aborted)
     }
 
+    /// Nothing is open in the partition. Markers come a moment after the answer to EndTxn.
     fn expect_free(&self) -> Outcome {
-        let open = kafka::open_producers(self.ground.bootstrap(), &self.job.topic, 0)?;
-        Failure::unless_equal("open transactions in the partition", open, Vec::new())
+        let patience = Instant::now() + Duration::from_secs(10);
+        loop {
+            let open = kafka::open_producers(self.ground.bootstrap(), &self.job.topic, 0)?;
+            if open.is_empty() || Instant::now() >= patience {
+                return Failure::unless_equal("open transactions in the partition", open, Vec::new());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Pipes the rest while something hangs that it must leave alone: it ends with code 1 and names it.

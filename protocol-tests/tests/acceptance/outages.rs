@@ -52,7 +52,10 @@ fn coordinator_kills(ground: &Ground) -> Outcome {
         cluster.wait_ready()?;
         cluster.start_node(node)?;
         cluster.wait_ready()?;
-        still_running(&mut attempt)?;
+        // On a slow machine the input may end while the last node starts.
+        if counted < wanted {
+            still_running(&mut attempt)?;
+        }
     }
     eprintln!("coordinators killed during a commit: {counted}, at other moments: {uncounted}");
     attempt.finished(Duration::from_secs(seconds) + CATCH_UP)?;
@@ -102,7 +105,9 @@ fn single_node_restarts(ground: &Ground) -> Outcome {
         let started = Instant::now();
         cluster.start_node(1)?;
         cluster.wait_ready()?;
-        still_running(&mut attempt)?;
+        if number < restarts {
+            still_running(&mut attempt)?;
+        }
         eprintln!("restart {number}: killed in {phase:?}, ready again after {:?}", started.elapsed());
     }
     let past = attempt.finished(Duration::from_secs(seconds) + CATCH_UP)?;
