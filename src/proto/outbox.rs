@@ -16,7 +16,10 @@ use std::{
 };
 
 use super::backoff::Backoff;
-use crate::ids::{Moment, NodeId, TopicPartition};
+use crate::{
+    ids::{Moment, NodeId, TopicPartition},
+    wire::batch::increment_sequence,
+};
 
 /// The driver's name for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -362,12 +365,6 @@ impl Queue {
         let sent = self.sent.front().map(|s| s.batch.deadline);
         sent.or_else(|| self.queued.front().map(|b| b.deadline))
     }
-}
-
-/// Kafka's sequence arithmetic: after 2147483647 comes 0 (`DefaultRecordBatch.incrementSequence`).
-#[must_use]
-pub fn increment_sequence(base: i32, by: i32) -> i32 {
-    if base > i32::MAX - by { by - (i32::MAX - base) - 1 } else { base + by }
 }
 
 #[cfg(test)]
