@@ -1,10 +1,12 @@
 //! `kafka-2pc broker`: the embedded broker as a process of its own, in memory, until it is told to stop.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Context, Exit, Usage};
+use super::{Context, Exit, Usage, duration::parse_duration};
 use crate::broker::{Broker, BrokerConfig, Profile, UnknownTopics};
 
 #[derive(Debug, clap::Args)]
@@ -15,6 +17,9 @@ pub(super) struct Args {
     /// Kafka to imitate: kafka-4.4, or kafka-4.4-v1 (with the older transactions)
     #[arg(long, value_name = "NAME", default_value = "kafka-4.4")]
     profile: String,
+    /// How long the markers of a decided transaction are delayed, as on a busy cluster
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
+    marker_delay: Duration,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
@@ -22,7 +27,13 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let profile = Profile::named(&args.profile).ok_or_else(unknown)?;
     // As Kafka's own default, for clients that ask for it; ours never do.
     let unknown_topics = UnknownTopics::Created;
-    let config = BrokerConfig { profile, listen: args.listen, unknown_topics, ..BrokerConfig::default() };
+    let config = BrokerConfig {
+        profile,
+        listen: args.listen,
+        unknown_topics,
+        marker_delay: args.marker_delay,
+        ..BrokerConfig::default()
+    };
     // Before anybody is told that we listen: a signal must not find nobody home.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -37,6 +37,8 @@ pub struct Case {
     pub spec: Spec,
     /// What it does to the cluster.
     pub control: Control,
+    /// Further options of the program's own broker.
+    pub options: Vec<String>,
     body: Body,
 }
 
@@ -46,7 +48,7 @@ impl Case {
     where
         F: Fn(&Ground) -> Result<(), Failure> + Send + Sync + 'static,
     {
-        Self { name: name.into(), spec, control: Control::Clients, body: Arc::new(body) }
+        Self { name: name.into(), spec, control: Control::Clients, options: Vec::new(), body: Arc::new(body) }
     }
 
     /// A test that kills, freezes or changes nodes. The cluster is restored after it.
@@ -65,12 +67,20 @@ impl Case {
         let spec = Spec::default().transaction_version(level);
         Self { control: Control::Embedded, ..Self::clients(name, spec, body) }
     }
+
+    /// With these further options of the program's own broker.
+    #[must_use]
+    pub fn options(self, options: &[&str]) -> Self {
+        Self { options: options.iter().map(|word| (*word).to_owned()).collect(), ..self }
+    }
 }
 
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, spec, control, body: _ } = self;
-        f.debug_struct("Case").field("name", name).field("spec", spec).field("control", control).finish()
+        let Self { name, spec, control, options, body: _ } = self;
+        let mut shown = f.debug_struct("Case");
+        shown.field("name", name).field("spec", spec).field("control", control);
+        shown.field("options", options).finish()
     }
 }
 

@@ -25,7 +25,7 @@ impl Pool {
     pub(super) fn run(&self, case: &Case) -> Result<(), Failure> {
         if case.control == Control::Embedded {
             let program = Program::ensure()?;
-            let broker = program.broker(case.spec.transaction_version)?;
+            let broker = program.broker(case.spec.transaction_version, &case.options)?;
             return (case.body)(&Ground::embedded(&broker, case));
         }
         if let Some(given) = std::env::var("KAFKA_BOOTSTRAP").ok().filter(|given| !given.is_empty()) {

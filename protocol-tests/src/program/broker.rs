@@ -17,11 +17,12 @@ pub struct Broker {
 
 impl Broker {
     /// Starts it on a free port, and returns when it answers and says its level.
-    pub(super) fn start(program: &Program, level: u8) -> Result<Self, ProgramError> {
+    pub(super) fn start(program: &Program, level: u8, options: &[String]) -> Result<Self, ProgramError> {
         let ports = PortBlock::anywhere().map_err(|e| strange(&e.to_string(), ""))?;
         let address = format!("127.0.0.1:{}", ports.broker(1));
         let profile = if level == 2 { "kafka-4.4" } else { "kafka-4.4-v1" };
-        let process = program.invoke(["broker", "--listen", &address, "--profile", profile]).start()?;
+        let words = ["broker", "--listen", &address, "--profile", profile].map(str::to_owned);
+        let process = program.invoke(words.iter().chain(options).cloned()).start()?;
         let mut broker = Self { process, address, _ports: ports };
         let deadline = Instant::now() + READY_LIMIT;
         loop {

@@ -99,12 +99,13 @@ impl Program {
         Invocation::new(self.clone(), arguments.into_iter().map(Into::into).collect())
     }
 
-    /// The program's own broker at this level of `transaction.version`, ready for clients. Dropped, it is killed.
+    /// The program's own broker at this level of `transaction.version` and with these options, ready for clients. Dropped, it is
+    /// killed.
     ///
     /// # Errors
     /// It does not come up.
-    pub fn broker(&self, level: u8) -> Result<Broker, ProgramError> {
-        Broker::start(self, level)
+    pub fn broker(&self, level: u8, options: &[String]) -> Result<Broker, ProgramError> {
+        Broker::start(self, level, options)
     }
 }
 

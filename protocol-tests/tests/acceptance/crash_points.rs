@@ -33,8 +33,9 @@ pub(crate) fn cases() -> Vec<Case> {
                 let body = move |ground: &Ground| crash_point(ground, point, nth);
                 if point == "recovery-commit" && nth > 1 {
                     if full {
-                        cases.push(Case::nodes(name, markers_can_wait(level), recovery_commit_again));
+                        cases.push(Case::nodes(name.clone(), markers_can_wait(level), frozen_leader));
                     }
+                    cases.push(Case::embedded(name, level, late_markers).options(&["--marker-delay", "2s"]));
                     continue;
                 }
                 // The quick size has every point once, and on V1 those where its transactions go another way.
@@ -106,9 +107,8 @@ fn markers_can_wait(level: u8) -> Spec {
         .extra("broker.session.timeout.ms", "60000")
 }
 
-/// Recovery sends EndTxn a second and a third time only while the answer is "not yet": a frozen node can not take its marker, so that
-/// the transaction stays in PrepareCommit.
-fn recovery_commit_again(ground: &Ground) -> Outcome {
+/// A frozen node can not take its marker, so that the transaction stays in PrepareCommit.
+fn frozen_leader(ground: &Ground) -> Outcome {
     let cluster = ground.cluster()?;
     let prefix = ground.fresh("job");
     let coordinator = cluster.coordinator(&format!("{prefix}-0-0"))?;
@@ -121,14 +121,29 @@ fn recovery_commit_again(ground: &Ground) -> Outcome {
     kafka::create_topic(ground.bootstrap(), &topic)?;
     let mut job = Job::on(ground, &PLAN, topic.name, prefix)?;
     job.bootstrap = cluster.address(coordinator);
+    recovery_commit_again(ground, &job, || Ok(cluster.pause(frozen)?), || Ok(cluster.cont(frozen)?))
+}
+
+/// The program's own broker takes its time with markers.
+fn late_markers(ground: &Ground) -> Outcome {
+    recovery_commit_again(ground, &Job::new(ground, &PLAN)?, || Ok(()), || Ok(()))
+}
+
+/// Recovery sends EndTxn a second and a third time only while the answer is "not yet".
+fn recovery_commit_again(
+    ground: &Ground,
+    job: &Job<'_>,
+    hold_markers: impl FnOnce() -> Outcome,
+    release_markers: impl FnOnce() -> Outcome,
+) -> Outcome {
     job.crash("durable", 1)?;
-    let ids = committable_ids(&job)?;
+    let ids = committable_ids(job)?;
     expect_ongoing(ground, &ids)?;
-    cluster.pause(frozen)?;
+    hold_markers()?;
     job.crash("recovery-commit", 1)?;
     job.crash("recovery-commit", 3)?;
-    cluster.cont(frozen)?;
-    decided(ground, &job, &ids)?;
+    release_markers()?;
+    decided(ground, job, &ids)?;
     job.finish()?;
     job.verify()?;
     job.expect_nothing_open(Duration::from_secs(5))

@@ -17,21 +17,28 @@ use crate::job::{Job, PATIENCE, Plan};
 /// Some ten checkpoints.
 const PLAN: Plan<'_> = Plan { records: 600, rate: 300, interval_ms: 200, options: &[] };
 
+/// Switches the rule off that an id rests until its last decision is everywhere.
+const UNSAFE: [(&str, &str); 1] = [("KAFKA_2PC_UNSAFE_REUSE", "1")];
+
 type Body = fn(&Lonely<'_>) -> Outcome;
 
 pub(crate) fn cases() -> Vec<Case> {
     let full = Size::from_env() == Size::Full;
     // A name, a test, and the levels at which the quick size runs it.
-    let bodies: [(&str, Body, &[u8]); 9] = [
+    let bodies: [(&str, Body, &[u8]); 13] = [
         ("commit_waits_for_the_leader", commit_waits, &[2]),
         ("commit_that_does_not_wait_hangs_until_repaired", commit_hangs, &[2, 1]),
         ("commit_is_repaired_by_pipe_when_told", pipe_repairs, &[2]),
         ("commit_is_lost_when_somebody_reuses_its_id", reuse_loses, &[2]),
         ("counter_test_an_id_used_again_at_once_destroys_the_commit", reuse_destroys, &[2]),
         ("abort_hangs_until_repaired", abort_hangs, &[2]),
+        ("abort_is_repaired_by_pipe_when_told", pipe_repairs_abort, &[1]),
         ("abort_is_published_when_somebody_reuses_its_id", reuse_publishes, &[1]),
-        ("recovery_publishes_nothing_twice", recovery_fences, &[]),
-        ("end_of_a_failing_pipe_publishes_nothing_twice", failing_pipe, &[]),
+        ("counter_test_an_id_used_again_at_once_publishes_the_fenced", own_reuse_publishes, &[2]),
+        ("recovery_publishes_nothing_twice", |lonely| recovery_fences(lonely, Repair::Later), &[]),
+        ("recovery_repairs_its_fence_when_told", |lonely| recovery_fences(lonely, Repair::ByPipe), &[]),
+        ("end_of_a_failing_pipe_publishes_nothing_twice", |lonely| failing_pipe(lonely, Repair::Later), &[]),
+        ("end_of_a_failing_pipe_is_repaired_when_told", |lonely| failing_pipe(lonely, Repair::ByPipe), &[]),
     ];
     let mut cases = Vec::new();
     for (name, body, quick) in bodies {
@@ -42,6 +49,24 @@ pub(crate) fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Who writes the markers that a job's own aborts may miss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repair {
+    /// `txn repair --state`, after the job.
+    Later,
+    /// `pipe --repair-hanging`.
+    ByPipe,
+}
+
+impl Repair {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Later => &[],
+            Self::ByPipe => &["--repair-hanging"],
+        }
+    }
 }
 
 /// A job whose topic has one partition with one replica, on a node that does not coordinate its first transaction.
@@ -238,7 +263,6 @@ fn commit_hangs(lonely: &Lonely<'_>) -> Outcome {
 /// Without the rule that an id rests until its last decision is everywhere, the next abort under it destroys what was
 /// committed. The next run sees it, and says what is lost.
 fn reuse_destroys(lonely: &Lonely<'_>) -> Outcome {
-    const UNSAFE: [(&str, &str); 1] = [("KAFKA_2PC_UNSAFE_REUSE", "1")];
     let (_, id, _) = hang_commit(lonely)?;
     let past = lonely.job.start_under(&UNSAFE, &[], Some(("prepared", 1)))?.past(PATIENCE)?;
     Failure::unless(past.ended.was_killed(), "it did not die of SIGKILL")?;
@@ -294,22 +318,51 @@ fn reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
     Failure::unless(visible > committed, format!("of {committed} committed records {visible} are visible"))
 }
 
+fn pipe_repairs_abort(lonely: &Lonely<'_>) -> Outcome {
+    hang_abort(lonely)?;
+    lonely.job.start_with(&["--repair-hanging"], None)?.finished(PATIENCE)?;
+    lonely.expect_free()?;
+    lonely.job.verify()
+}
+
+/// Without the rule that an id rests, the job itself publishes what its administrator had fenced, and writes it once more.
+fn own_reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
+    let (id, before) = hang_abort(lonely)?;
+    let past = lonely.job.start_under(&UNSAFE, &[], None)?.past(PATIENCE)?;
+    let written = past.ended.json()?["records"].as_u64();
+    Failure::unless_equal("records of the job", written, Some(PLAN.records))?;
+    let (after, visible) = (kafka::describe(lonely.ground.bootstrap(), &id)?, lonely.visible()?);
+    Failure::unless(after != before.described, format!("{id} is not used again: {after:?}"))?;
+    lonely.expect_free()?;
+    Failure::unless(
+        visible > usize::try_from(PLAN.records)?,
+        format!("{visible} records are visible: nothing that was fenced is"),
+    )
+}
+
 /// Recovery itself comes while the partition has no leader. It may fence or wait; nothing is seen twice.
-fn recovery_fences(lonely: &Lonely<'_>) -> Outcome {
+fn recovery_fences(lonely: &Lonely<'_>, repair: Repair) -> Outcome {
     lonely.job.crash("prepared", 1)?;
     let leftovers = lonely.job.ids_in(&["Ongoing"])?;
     lonely.lose_leader()?;
-    let attempt = lonely.job.start()?;
+    let attempt = lonely.job.start_with(repair.options(), None)?;
     let fenced = lonely.abort_within(&leftovers, Duration::from_secs(15))?;
     lonely.bring_back()?;
+    let ended = attempt.past(PATIENCE)?.ended;
+    eprintln!("fenced while leaderless: {fenced}, {:?}", ended.code());
     // A marker that was lost is not written by itself.
-    attempt.past(PATIENCE)?.ended.expect(i32::from(fenced))?;
-    if fenced { repair_state(lonely) } else { lonely.job.verify() }
+    ended.expect(i32::from(fenced && repair == Repair::Later))?;
+    if fenced && repair == Repair::Later {
+        return repair_state(lonely);
+    }
+    lonely.expect_free()?;
+    lonely.job.verify()
 }
 
 /// The pipe gives up a transaction that it can not flush, and aborts it by EndTxn while the partition has no leader.
-fn failing_pipe(lonely: &Lonely<'_>) -> Outcome {
-    let mut attempt = lonely.job.start_with(&["--set", "delivery.timeout.ms=3000"], None)?;
+fn failing_pipe(lonely: &Lonely<'_>, repair: Repair) -> Outcome {
+    let options = [&["--set", "delivery.timeout.ms=3000"], repair.options()].concat();
+    let mut attempt = lonely.job.start_with(&options, None)?;
     attempt.wait_for("checkpoint", 2, PATIENCE)?;
     lonely.lose_leader()?;
     let open = lonely.job.ids_in(&["Ongoing"])?;
@@ -319,17 +372,15 @@ fn failing_pipe(lonely: &Lonely<'_>) -> Outcome {
     eprintln!("aborted while leaderless: {aborted}, {:?}", ended.code());
     // It may have tried too often before the node was back.
     let finished = ended.json().is_ok_and(|report| report["finished"] == true);
-    let ended = if finished { ended } else { lonely.job.start()?.past(PATIENCE)?.ended };
-    match ended.code() {
-        Some(0) => {
-            lonely.expect_free()?;
-            lonely.job.verify()
-        }
-        _ => {
-            ended.expect(1)?;
-            repair_state(lonely)
-        }
+    let ended =
+        if finished { ended } else { lonely.job.start_with(repair.options(), None)?.past(PATIENCE)?.ended };
+    if ended.code() == Some(0) || repair == Repair::ByPipe {
+        ended.expect(0)?;
+        lonely.expect_free()?;
+        return lonely.job.verify();
     }
+    ended.expect(1)?;
+    repair_state(lonely)
 }
 
 fn repair_state(lonely: &Lonely<'_>) -> Outcome {
