@@ -38,6 +38,18 @@ impl Default for CoordinatorConfig {
     }
 }
 
+impl CoordinatorConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let broken = [
+            (self.interval.is_zero(), ConfigError::NoInterval),
+            (self.timeout.is_zero(), ConfigError::NoTimeout),
+            (self.max_concurrent == 0, ConfigError::NoConcurrency),
+            (self.notify_retry.is_zero(), ConfigError::NoNotifyRetry),
+        ];
+        broken.into_iter().find(|(broken, _)| *broken).map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
 /// Why a coordinator cannot begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
