@@ -14,10 +14,12 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use kafka_2pc::{
     broker::{Api, Broker, BrokerConfig, Profile, Reaction},
     checkpoint::{
-        Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StoreError, StorePoint,
+        Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StateStore, StoreError,
+        StorePoint,
         pipeline::{
             Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter, Summary, run,
         },
@@ -392,29 +394,37 @@ async fn a_run_survives_brokers_that_are_away_for_a_moment() {
 struct Full(DirectoryStore, usize);
 
 impl CheckpointStore for Full {
-    fn load(&mut self) -> Result<Option<Checkpoint>, StoreError> {
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
         self.0.load()
     }
 
-    fn write(&mut self, c: &Checkpoint, observer: &mut dyn FnMut(StorePoint)) -> Result<(), StoreError> {
+    fn write<'a>(
+        &'a mut self,
+        checkpoint: &'a Checkpoint,
+        observer: &'a mut (dyn FnMut(StorePoint) + Send),
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         match self.1.checked_sub(1) {
             Some(left) => self.1 = left,
-            None => return Err(StoreError::Full { path: "disk".into() }),
+            None => return async { Err(StoreError::Full { path: "disk".into() }) }.boxed(),
         }
-        self.0.write(c, observer)
+        self.0.write(checkpoint, observer)
+    }
+
+    fn states(&self) -> Arc<dyn StateStore> {
+        self.0.states()
     }
 }
 
 impl JobStore for Full {
-    fn keep(&mut self, c: &Committable) -> Result<Option<PathBuf>, StoreError> {
+    fn keep<'a>(&'a mut self, c: &'a Committable) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
         self.0.keep(c)
     }
 
-    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError> {
-        JobStore::unlisted(&mut self.0)
+    fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
+        self.0.unlisted()
     }
 
-    fn forget(&mut self, c: &Committable) -> Result<(), StoreError> {
+    fn forget<'a>(&'a mut self, c: &'a Committable) -> BoxFuture<'a, Result<(), StoreError>> {
         self.0.forget(c)
     }
 }
@@ -455,4 +465,28 @@ async fn two_jobs_with_one_state_exclude_each_other() {
     let _held = plant.store();
     let second = DirectoryStore::open(plant.dir.path().join("state"), Binding::default());
     assert!(matches!(second, Err(StoreError::Locked { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_deleted_and_created_again_is_refused_and_nothing_is_written_into_it() {
+    for profile in both() {
+        let mut lines = numbered("line ", 30);
+        let plant = Plant::new(profile, &lines).await;
+        finished(plant.run(&plant.job()).await);
+        assert!(plant.broker.delete_topic(ONE));
+        plant.broker.create_topic(ONE, 1).unwrap();
+        lines.extend(numbered("more ", 20));
+        plant.input(&lines);
+        for _ in 0..2 {
+            let (error, _) = plant.run(&plant.job()).await.unwrap_err();
+            assert!(matches!(error, PipelineError::Store(StoreError::TopicRecreated { .. })), "{error}");
+            let told = error.to_string();
+            assert!(told.contains("`one` was deleted and created again"), "{told}");
+            assert!(told.contains("use another state directory"), "{told}");
+        }
+        assert_eq!(plant.seen().await, [""; 0]);
+        std::fs::remove_dir_all(plant.dir.path().join("state")).unwrap();
+        finished(plant.run(&plant.job()).await);
+        assert_eq!(plant.seen().await, lines);
+    }
 }

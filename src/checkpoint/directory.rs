@@ -5,25 +5,34 @@
 //! DIR/checkpoint-<20 digits>        the newest two
 //! DIR/*.tmp                         what a crash left half written; removed at the next start
 //! DIR/committables/<id>.committable one prepared transaction each, written before the checkpoint that lists it
+//! DIR/states/<name>.state           large state of one subtask each, written before the checkpoint that names it
 //! ```
 //! A file gets its name only after its bytes are synced, and the directory is synced after that: a name tells that
 //! the file is whole. Files are readable by their owner alone.
 
 use std::{
     collections::BTreeSet,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
+
+use futures::{FutureExt, future::BoxFuture};
 
 use super::{
+    binding::Binding,
+    directory_states::DirectoryStates,
+    error::StoreError,
+    files::{TEMPORARY, files, make_dir, name, options, readable_name, remove, sync_dir, write_whole},
     state::Checkpoint,
-    store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint},
+    store::{CheckpointStore, JobStore, StateStore, StorePoint},
 };
-use crate::proto::{committable::Committable, sealed::StateError};
+use crate::{
+    net::Clock,
+    proto::{committable::Committable, sealed::StateError},
+};
 
 const CHECKPOINT: &str = "checkpoint-";
-const TEMPORARY: &str = ".tmp";
 const COMMITTABLE: &str = ".committable";
 /// How many checkpoints are kept.
 const KEPT: usize = 2;
@@ -34,8 +43,7 @@ pub struct DirectoryStore {
     dir: PathBuf,
     binding: Binding,
     newest: Option<u64>,
-    /// Closing the file frees the lock.
-    _lock: File,
+    states: DirectoryStates,
 }
 
 /// A committable that lies in a file of its own.
@@ -57,6 +65,7 @@ impl DirectoryStore {
         let dir = dir.into();
         make_dir(&dir)?;
         make_dir(&committables_dir(&dir))?;
+        make_dir(&states_dir(&dir))?;
         let path = dir.join("lock");
         let lock = options().create(true).truncate(false).open(&path).map_err(StoreError::io(&path))?;
         match fs4::FileExt::try_lock(&lock) {
@@ -64,13 +73,14 @@ impl DirectoryStore {
             Err(fs4::TryLockError::WouldBlock) => return Err(StoreError::Locked { path }),
             Err(fs4::TryLockError::Error(source)) => return Err(StoreError::Io { path, source }),
         }
-        for dir in [dir.clone(), committables_dir(&dir)] {
+        for dir in [dir.clone(), committables_dir(&dir), states_dir(&dir)] {
             for path in files(&dir)?.into_iter().filter(|path| name(path).ends_with(TEMPORARY)) {
                 fs::remove_file(&path).map_err(StoreError::io(path))?;
             }
         }
-        let mut store = Self { dir, binding, newest: None, _lock: lock };
-        store.newest = store.load()?.map(|checkpoint| checkpoint.id);
+        let states = DirectoryStates::new(states_dir(&dir), Clock::seed(), lock);
+        let mut store = Self { dir, binding, newest: None, states };
+        store.newest = store.newest()?.map(|checkpoint| checkpoint.id);
         Ok(store)
     }
 
@@ -89,7 +99,7 @@ impl DirectoryStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(StoreError::io(&path)(error)),
         }
-        write_whole(&path, &bytes, &mut |_| {})?;
+        write_whole(&path, &bytes, &mut || {})?;
         sync_dir(&dir)?;
         Ok(path)
     }
@@ -107,8 +117,8 @@ impl DirectoryStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn unlisted(&mut self) -> Result<Vec<CommittableFile>, StoreError> {
-        let listed = self.load()?.map(|checkpoint| listed_names(&checkpoint)).unwrap_or_default();
+    pub fn unlisted_files(&self) -> Result<Vec<CommittableFile>, StoreError> {
+        let listed = self.newest()?.map(|checkpoint| listed_names(&checkpoint)).unwrap_or_default();
         let paths = files(&committables_dir(&self.dir))?.into_iter();
         paths
             .filter(|path| name(path).ends_with(COMMITTABLE) && !listed.contains(name(path)))
@@ -126,6 +136,37 @@ impl DirectoryStore {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    fn newest(&self) -> Result<Option<Checkpoint>, StoreError> {
+        let newest = read_newest(&self.dir)?;
+        newest.iter().try_for_each(|checkpoint| self.binding.check(checkpoint))?;
+        Ok(newest)
+    }
+
+    fn write_checkpoint(
+        &mut self,
+        checkpoint: &Checkpoint,
+        observer: &mut (dyn FnMut(StorePoint) + Send),
+    ) -> Result<(), StoreError> {
+        self.binding.check(checkpoint)?;
+        match self.newest {
+            Some(newest) if checkpoint.id <= newest => {
+                return Err(StoreError::OutOfOrder { newest, found: checkpoint.id });
+            }
+            Some(_) | None => {}
+        }
+        for listed in &checkpoint.committables {
+            self.keep_committable(&listed.committable)?;
+        }
+        let path = self.dir.join(format!("{CHECKPOINT}{:020}", checkpoint.id));
+        write_whole(&path, &checkpoint.to_bytes(), &mut || observer(StorePoint::Half))?;
+        self.newest = Some(checkpoint.id);
+        sync_dir(&self.dir)?;
+        observer(StorePoint::Durable);
+        // The checkpoint is kept whatever becomes of the old files; the next one tries to remove them again.
+        let _ = self.prune(checkpoint);
+        Ok(())
     }
 
     /// Removes checkpoints beyond those that are kept, and the files of committables that `newest` dropped.
@@ -152,49 +193,39 @@ impl DirectoryStore {
 }
 
 impl CheckpointStore for DirectoryStore {
-    fn load(&mut self) -> Result<Option<Checkpoint>, StoreError> {
-        let newest = read_newest(&self.dir)?;
-        newest.iter().try_for_each(|checkpoint| self.binding.check(checkpoint))?;
-        Ok(newest)
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
+        async move { self.newest() }.boxed()
     }
 
-    fn write(
-        &mut self,
-        checkpoint: &Checkpoint,
-        observer: &mut dyn FnMut(StorePoint),
-    ) -> Result<(), StoreError> {
-        self.binding.check(checkpoint)?;
-        match self.newest {
-            Some(newest) if checkpoint.id <= newest => {
-                return Err(StoreError::OutOfOrder { newest, found: checkpoint.id });
-            }
-            Some(_) | None => {}
-        }
-        for listed in &checkpoint.committables {
-            self.keep_committable(&listed.committable)?;
-        }
-        let path = self.dir.join(format!("{CHECKPOINT}{:020}", checkpoint.id));
-        write_whole(&path, &checkpoint.to_bytes(), observer)?;
-        self.newest = Some(checkpoint.id);
-        sync_dir(&self.dir)?;
-        observer(StorePoint::Durable);
-        // The checkpoint is kept whatever becomes of the old files; the next one tries to remove them again.
-        let _ = self.prune(checkpoint);
-        Ok(())
+    /// A checkpoint is small, and is written where it is: what is large lies in files of its own.
+    fn write<'a>(
+        &'a mut self,
+        checkpoint: &'a Checkpoint,
+        observer: &'a mut (dyn FnMut(StorePoint) + Send),
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        async move { self.write_checkpoint(checkpoint, observer) }.boxed()
+    }
+
+    fn states(&self) -> Arc<dyn StateStore> {
+        Arc::new(self.states.clone())
     }
 }
 
 impl JobStore for DirectoryStore {
-    fn keep(&mut self, committable: &Committable) -> Result<Option<PathBuf>, StoreError> {
-        self.keep_committable(committable).map(Some)
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
+        async move { self.keep_committable(committable).map(Some) }.boxed()
     }
 
-    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError> {
-        Ok(Self::unlisted(self)?.into_iter().map(|file| file.committable).collect())
+    fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
+        let only = |files: Vec<CommittableFile>| files.into_iter().map(|file| file.committable).collect();
+        async move { self.unlisted_files().map(only) }.boxed()
     }
 
-    fn forget(&mut self, committable: &Committable) -> Result<(), StoreError> {
-        self.forget_committable(committable)
+    fn forget<'a>(&'a mut self, committable: &'a Committable) -> BoxFuture<'a, Result<(), StoreError>> {
+        async move { self.forget_committable(committable) }.boxed()
     }
 }
 
@@ -239,19 +270,18 @@ fn read_checkpoint(path: &Path) -> Result<Checkpoint, ReadError> {
     Checkpoint::from_bytes(&bytes).map_err(ReadError::State)
 }
 
+fn states_dir(dir: &Path) -> PathBuf {
+    dir.join("states")
+}
+
 fn committables_dir(dir: &Path) -> PathBuf {
     dir.join("committables")
 }
 
-/// A name that is unique and harmless: what could not stand in a file name is replaced, and a checksum of the whole
-/// id keeps apart what became equal.
+/// No two prepared transactions have one name: none has another's producer id and epoch.
 fn committable_name(committable: &Committable) -> String {
-    let id = committable.transactional_id.as_str();
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-    let readable: String = id.chars().take(80).map(plain).collect();
-    let checksum = crc32c::crc32c(id.as_bytes());
-    let identity = committable.identity;
-    format!("{readable}.{checksum:08x}.{}.{}{COMMITTABLE}", identity.producer_id, identity.epoch)
+    let (id, identity) = (committable.transactional_id.as_str(), committable.identity);
+    format!("{}.{}.{}{COMMITTABLE}", readable_name(id), identity.producer_id, identity.epoch)
 }
 
 fn listed_names(checkpoint: &Checkpoint) -> BTreeSet<String> {
@@ -268,81 +298,6 @@ fn checkpoints(dir: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
         files(dir)?.into_iter().filter_map(|path| id(&path).map(|id| (id, path))).collect();
     found.sort();
     Ok(found)
-}
-
-fn files(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    match fs::read_dir(dir) {
-        Ok(entries) => {
-            entries.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>().map_err(StoreError::io(dir))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(StoreError::io(dir)(error)),
-    }
-}
-
-fn name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap_or("")
-}
-
-/// Writes under a temporary name, syncs, and gives the file its own name. The caller syncs the directory.
-fn write_whole(path: &Path, bytes: &[u8], observer: &mut dyn FnMut(StorePoint)) -> Result<(), StoreError> {
-    let temporary = path.with_file_name(format!("{}{TEMPORARY}", name(path)));
-    let mut write = || {
-        let mut file = options().create(true).truncate(true).open(&temporary)?;
-        let (first, second) = bytes.split_at(bytes.len() / 2);
-        file.write_all(first)?;
-        observer(StorePoint::Half);
-        file.write_all(second)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|error| {
-        // What is left of it only takes space; the next start removes it, too.
-        let _ = fs::remove_file(&temporary);
-        StoreError::io(path)(error)
-    })
-}
-
-fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io(path)(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-#[cfg(unix)]
-fn options() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
-#[cfg(not(unix))]
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    options
-}
-
-fn make_dir(dir: &Path) -> Result<(), StoreError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir).map_err(StoreError::io(dir))
-}
-
-#[cfg(unix)]
-fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    let sync = || File::open(dir)?.sync_all();
-    sync().map_err(|source| StoreError::NotSynced { path: dir.to_owned(), source })
-}
-
-/// Directories cannot be opened for syncing here; the file system orders the rename itself.
-#[cfg(not(unix))]
-fn sync_dir(_dir: &Path) -> Result<(), StoreError> {
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
+
 use super::*;
 use crate::{
-    checkpoint::{CommitStatus, InputPosition, ListedCommittable},
-    ids::{Identity, TransactionalId},
+    checkpoint::{CommitStatus, INLINE_STATE_BYTES, InputPosition, ListedCommittable, StateHandle},
+    ids::{Identity, TopicId, TransactionalId},
     proto::{
         naming::{IdPrefix, Naming, Ownership},
         pool::Pool,
@@ -49,6 +51,7 @@ fn binding() -> Binding {
         job_id: some("job"),
         cluster_id: some("cluster"),
         topic: some("topic"),
+        topic_id: None,
         source: some("in.ndjson"),
     }
 }
@@ -72,26 +75,33 @@ fn checkpoint(id: u64, committables: Vec<Committable>) -> Checkpoint {
         InputPosition { source: "in.ndjson".into(), bytes: 100 * id, lines: id, ..Default::default() };
     input.hash.update(&vec![b'x'; usize::try_from(100 * id).unwrap()]);
     let pool = Pool::new(Naming::Pooled, IdPrefix::new("job").unwrap(), Ownership::new(0, 1).unwrap(), 4);
-    Checkpoint {
+    let checkpoint = Checkpoint {
         id,
+        owner_epoch: 0,
         job_id: "job".into(),
         cluster_id: "cluster".into(),
         topic: "topic".into(),
-        input,
+        topic_id: TopicId([7; 16]),
+        operators: Vec::new(),
         committables: committables.into_iter().map(listed).collect(),
         writers: vec![pool.state_to_keep()],
-    }
+    };
+    checkpoint.with_input(&input)
 }
 
 fn write(store: &mut DirectoryStore, checkpoint: &Checkpoint) {
-    store.write(checkpoint, &mut |_| {}).unwrap();
+    try_write(store, checkpoint).unwrap();
+}
+
+fn try_write(store: &mut DirectoryStore, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    store.write_checkpoint(checkpoint, &mut |_| {})
 }
 
 #[test]
 fn the_newest_checkpoint_comes_back_and_two_are_kept() {
     let scratch = Scratch::new();
     let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), None);
+    assert_eq!(store.newest().unwrap(), None);
     let mut last = checkpoint(1, vec![committable("job-0-0", 1)]);
     last.committables[0].status = CommitStatus::Decided(Decision::Commit);
     write(&mut store, &last);
@@ -100,8 +110,8 @@ fn the_newest_checkpoint_comes_back_and_two_are_kept() {
         write(&mut store, &last);
     }
     drop(store);
-    let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), Some(last));
+    let store = scratch.open().unwrap();
+    assert_eq!(store.newest().unwrap(), Some(last));
     let kept: Vec<_> = scratch.names().into_iter().filter(|n| n.starts_with(CHECKPOINT)).collect();
     assert_eq!(kept, ["checkpoint-00000000000000000004", "checkpoint-00000000000000000005"]);
     assert_eq!(scratch.committables(), 1);
@@ -127,8 +137,8 @@ fn killed_at_any_byte_the_checkpoint_before_is_whole() {
     let temporary = scratch.0.join("checkpoint-00000000000000000002.tmp");
     for end in 0..=bytes.len() {
         fs::write(&temporary, &bytes[..end]).unwrap();
-        let mut store = scratch.open().unwrap();
-        assert_eq!(store.load().unwrap().as_ref(), Some(&before), "byte {end}");
+        let store = scratch.open().unwrap();
+        assert_eq!(store.newest().unwrap().as_ref(), Some(&before), "byte {end}");
         assert!(!temporary.exists(), "byte {end}");
     }
 }
@@ -141,7 +151,7 @@ fn observers_see_half_a_checkpoint_and_then_a_durable_one() {
     let mut seen = Vec::new();
     let next = checkpoint(1, vec![committable("job-0-0", 1)]);
     store
-        .write(&next, &mut |point| {
+        .write_checkpoint(&next, &mut |point| {
             // The committable's own file is there before its checkpoint is.
             let committables = files(&committables_dir(&dir)).unwrap().len();
             seen.push((point.name(), read_newest(&dir).unwrap().is_some(), committables));
@@ -156,20 +166,20 @@ fn a_process_that_dies_half_way_leaves_the_checkpoint_before() {
     let mut store = scratch.open().unwrap();
     write(&mut store, &checkpoint(1, vec![]));
     let dies = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        store.write(&checkpoint(2, vec![committable("job-0-1", 1)]), &mut |point| {
+        store.write_checkpoint(&checkpoint(2, vec![committable("job-0-1", 1)]), &mut |point| {
             assert_ne!(point, StorePoint::Half, "dies here");
         })
     }));
     assert!(dies.is_err());
     drop(store);
     let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), Some(checkpoint(1, vec![])));
+    assert_eq!(store.newest().unwrap(), Some(checkpoint(1, vec![])));
     // Its committable is recognised as prepared and never durable.
-    let unlisted = store.unlisted().unwrap();
+    let unlisted = store.unlisted_files().unwrap();
     assert_eq!(unlisted.len(), 1);
     assert_eq!(unlisted[0].committable, committable("job-0-1", 1));
     store.forget_committable(&unlisted[0].committable).unwrap();
-    assert_eq!(store.unlisted().unwrap(), []);
+    assert_eq!(store.unlisted_files().unwrap(), []);
     write(&mut store, &checkpoint(2, vec![]));
 }
 
@@ -187,10 +197,8 @@ fn state_of_something_else_is_refused_and_says_why() {
     assert!(other(|b| b.topic = Some("x".into())).contains("topic `topic`"));
     assert!(other(|b| b.source = Some("x".into())).contains("input `in.ndjson`"));
     DirectoryStore::open(&scratch.0, Binding::default()).unwrap();
-    let error = scratch
-        .open()
-        .unwrap()
-        .write(&Checkpoint { topic: "x".into(), ..checkpoint(2, vec![]) }, &mut |_| {});
+    let error =
+        try_write(&mut scratch.open().unwrap(), &Checkpoint { topic: "x".into(), ..checkpoint(2, vec![]) });
     assert!(matches!(error, Err(StoreError::Foreign { what: "topic", .. })));
 }
 
@@ -226,7 +234,7 @@ fn a_damaged_newest_checkpoint_is_an_error_and_never_replaced_by_an_older_one() 
         assert!(told.contains("restore the file from a backup") && told.contains("a second time"), "{told}");
     }
     fs::write(&path, whole).unwrap();
-    assert_eq!(scratch.open().unwrap().load().unwrap(), Some(checkpoint(2, vec![])));
+    assert_eq!(scratch.open().unwrap().newest().unwrap(), Some(checkpoint(2, vec![])));
 }
 
 #[test]
@@ -235,7 +243,7 @@ fn checkpoints_only_go_forward() {
     let mut store = scratch.open().unwrap();
     write(&mut store, &checkpoint(5, vec![]));
     for id in [4, 5] {
-        let error = store.write(&checkpoint(id, vec![]), &mut |_| {}).unwrap_err();
+        let error = try_write(&mut store, &checkpoint(id, vec![])).unwrap_err();
         assert!(matches!(error, StoreError::OutOfOrder { newest: 5, .. }));
     }
 }
@@ -280,11 +288,11 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     write(&mut store, &checkpoint(1, vec![]));
     // `/dev/full` refuses every byte as a full device does.
     std::os::unix::fs::symlink("/dev/full", scratch.0.join("checkpoint-00000000000000000002.tmp")).unwrap();
-    let error = store.write(&checkpoint(2, vec![]), &mut |_| {}).unwrap_err();
+    let error = try_write(&mut store, &checkpoint(2, vec![])).unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
-    assert_eq!(store.load().unwrap(), Some(checkpoint(1, vec![])));
+    assert_eq!(store.newest().unwrap(), Some(checkpoint(1, vec![])));
     write(&mut store, &checkpoint(2, vec![]));
-    assert_eq!(store.load().unwrap(), Some(checkpoint(2, vec![])));
+    assert_eq!(store.newest().unwrap(), Some(checkpoint(2, vec![])));
 }
 
 #[cfg(unix)]
@@ -300,4 +308,42 @@ fn state_is_readable_by_its_owner_alone() {
         assert_eq!(mode(&path), 0o600, "{}", path.display());
     }
     assert_eq!(mode(&files(&committables_dir(&scratch.0)).unwrap()[0]), 0o600);
+}
+
+#[tokio::test]
+async fn small_state_stays_in_the_handle_and_large_state_gets_a_file_of_its_own() {
+    let scratch = Scratch::new();
+    let store = scratch.open().unwrap();
+    let states = store.states();
+    let small = Bytes::from(vec![1; INLINE_STATE_BYTES]);
+    let handle = states.put("count", small.clone()).await.unwrap();
+    assert_eq!(handle, StateHandle::Inline(small.clone()));
+    assert_eq!(states.get(&handle).await.unwrap(), small);
+    let large = Bytes::from(vec![1; INLINE_STATE_BYTES + 1]);
+    let (first, second) =
+        tokio::join!(states.put("../count", large.clone()), states.put("../count", large.clone()));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_ne!(first, second, "each has a name of its own");
+    for handle in [first, second] {
+        assert_eq!(states.get(&handle).await.unwrap(), large);
+    }
+    assert_eq!(files(&states_dir(&scratch.0)).unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn state_that_is_missing_cut_or_changed_is_told() {
+    let scratch = Scratch::new();
+    let states = scratch.open().unwrap().states();
+    let handle = states.put("count", Bytes::from(vec![1; 20_000])).await.unwrap();
+    let path = files(&states_dir(&scratch.0)).unwrap().remove(0);
+    let mut flipped = vec![1; 20_000];
+    flipped[10_000] = 2;
+    for (bytes, why) in [(&[1; 19_999][..], "19999 bytes instead of 20000"), (&flipped, "checksum")] {
+        fs::write(&path, bytes).unwrap();
+        let error = states.get(&handle).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadState { .. }) && error.to_string().contains(why), "{error}");
+    }
+    fs::remove_file(&path).unwrap();
+    let error = states.get(&handle).await.unwrap_err();
+    assert!(error.to_string().contains("it is missing"), "{error}");
 }

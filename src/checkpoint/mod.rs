@@ -1,19 +1,29 @@
 //! Checkpoints: what a job keeps so that it can go on after any crash, and where it keeps it.
 //!
-//! The stores are synchronous files and bytes; [`pipeline`] is the job that uses them.
+//! [`CheckpointStore`] is what a store promises, and what users may implement; [`pipeline`] is a job that uses one.
 
+mod binding;
 mod directory;
+mod directory_states;
+mod error;
+mod files;
+mod handle;
 mod hash;
 mod memory;
 pub mod pipeline;
+mod position;
 mod state;
 pub mod step;
 mod store;
 
+pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
+pub use error::StoreError;
+pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use hash::InputHash;
 pub use memory::MemoryStore;
-pub use state::{Checkpoint, InputPosition, ListedCommittable};
-pub use store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint};
+pub use position::InputPosition;
+pub use state::{Checkpoint, ListedCommittable};
+pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
 pub use crate::proto::recovery::CommitStatus;

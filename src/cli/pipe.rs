@@ -139,7 +139,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let client = Client::new(config);
     ensure_topic(context, &client, &args).await?;
     let mut store = open_store(context, &client, &args).await?;
-    let job = job(context, &args, &mut *store, sink, steps)?;
+    let job = job(context, &args, &mut *store, sink, steps).await?;
     let result = attempts(context, &client, &mut *store, &job).await;
     report(context, result, &args)
 }
@@ -175,14 +175,14 @@ async fn open_store(context: &Context, client: &Client, args: &Args) -> anyhow::
     Ok(Box::new(DirectoryStore::open(dir, binding)?))
 }
 
-fn job(
+async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
     sink: SinkConfig,
     steps: Steps,
 ) -> anyhow::Result<Job> {
-    let job_id = match store.load()? {
+    let job_id = match store.load().await? {
         Some(checkpoint) => checkpoint.job_id,
         None => Arc::from(format!("{:08x}", Clock::seed() & 0xffff_ffff).as_str()),
     };
@@ -226,7 +226,7 @@ async fn attempts(
     let mut total = Summary::default();
     let mut left = RESTARTS;
     // A state that can't be read is reported by the run.
-    let mut newest = store.load().ok().flatten().map(|c| c.id);
+    let mut newest = store.load().await.ok().flatten().map(|c| c.id);
     let stop = signals(context);
     loop {
         let error = match pipeline::run(client, store, job, stop.clone()).await {
@@ -236,7 +236,7 @@ async fn attempts(
                 error
             }
         };
-        let now = store.load().ok().flatten().map(|c| c.id);
+        let now = store.load().await.ok().flatten().map(|c| c.id);
         left = if now == newest { left - 1 } else { RESTARTS };
         newest = now;
         if !error.is_transient() || !job.source.is_seekable() || left == 0 {

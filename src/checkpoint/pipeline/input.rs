@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::checkpoint::state::InputPosition;
+use crate::checkpoint::InputPosition;
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]

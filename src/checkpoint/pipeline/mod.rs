@@ -12,6 +12,7 @@
 mod input;
 mod job;
 mod report;
+mod restored;
 
 pub use input::{Input, InputError, Source};
 pub use job::run;
