@@ -29,7 +29,7 @@ use super::{offsets, router::Router};
 use crate::{
     exchange::{Isolation, OffsetAt},
     ids::{Moment, NodeId, TopicName, TopicPartition},
-    record::Record,
+    record::StoredRecord,
 };
 
 /// How often the ids of the topics are looked at, because a topic may be deleted and created anew under its name.
@@ -67,7 +67,7 @@ pub struct ConsumerRecord {
     /// Its partition.
     pub partition: i32,
     /// The record with its offset. Keys and values may be slices of a whole fetched payload: copy what is to be kept.
-    pub record: Record,
+    pub record: StoredRecord,
 }
 
 /// Settings of a [`Consumer`].

@@ -316,7 +316,7 @@ impl Partition {
         }
     }
 
-    fn placed(&self, records: Vec<crate::record::Record>) -> Vec<ConsumerRecord> {
+    fn placed(&self, records: Vec<crate::record::StoredRecord>) -> Vec<ConsumerRecord> {
         let placed = records.into_iter().map(|record| ConsumerRecord {
             topic: self.place.topic.clone(),
             partition: self.place.partition,
@@ -328,7 +328,7 @@ impl Partition {
 
 /// The records of a batch that are to be handed out. The filter's position moves in any case; the caller's only when all
 /// went well.
-fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::Record>, BatchError> {
+fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::StoredRecord>, BatchError> {
     let header = batch.header();
     let content = match (header.is_control(), header.is_transactional()) {
         (true, _) => BatchContent::Control(batch.control_type()),
@@ -338,7 +338,8 @@ fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::R
     let producer_id = (header.producer_id >= 0).then_some(ProducerId(header.producer_id));
     match filter.judge(&BatchSeen { last_offset: header.last_offset(), producer_id, content }) {
         Sight::Deliver { from } => {
-            let wanted = |r: &Result<crate::record::Record, _>| r.as_ref().map_or(true, |r| r.offset >= from);
+            let wanted =
+                |r: &Result<crate::record::StoredRecord, _>| r.as_ref().map_or(true, |r| r.offset >= from);
             batch.records()?.filter(wanted).collect()
         }
         Sight::Aborted | Sight::Control | Sight::Behind => Ok(Vec::new()),
