@@ -68,13 +68,14 @@ use crate::record::Record;
 ///         self.0.map(split).into_iter().collect()
 ///     }
 /// }
-/// # futures::executor::block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let mut reader = Numbers.open(Subtask::ONLY, &[]).await?;
 /// while reader.next().await?.is_some_and(|records| records[0].value.as_deref() != Some(b"4")) {}
 /// let kept = reader.snapshot();
 /// let mut again = Numbers.open(Subtask::ONLY, &kept).await?;
 /// assert_eq!(again.next().await?, Some(vec![Record::value("5")]));
-/// # Ok::<(), SourceError>(()) }).unwrap();
+/// # Ok::<(), SourceError>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send + Sync {
     /// Opens the reader of one subtask.
