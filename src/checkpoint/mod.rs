@@ -3,7 +3,6 @@
 //! The stores are synchronous files and bytes; [`pipeline`] is the job that uses them.
 
 mod directory;
-mod hash;
 mod memory;
 pub mod pipeline;
 mod state;
@@ -11,9 +10,11 @@ pub mod step;
 mod store;
 
 pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
-pub use hash::InputHash;
 pub use memory::MemoryStore;
-pub use state::{Checkpoint, InputPosition, ListedCommittable};
+pub use state::{Checkpoint, ListedCommittable};
 pub use store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint};
 
-pub use crate::proto::recovery::CommitStatus;
+pub use crate::{
+    proto::recovery::CommitStatus,
+    source::{InputHash, InputPosition},
+};

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::hash::InputHash;
-use crate::proto::{
-    committable::Committable,
-    pool::WriterState,
-    recovery::CommitStatus,
-    resume::Decision,
-    sealed::{Fields, Reader, Seal, StateError},
+use crate::{
+    proto::{
+        committable::Committable,
+        pool::WriterState,
+        recovery::CommitStatus,
+        resume::Decision,
+        sealed::{Fields, Reader, Seal, StateError},
+    },
+    source::InputPosition,
 };
 
 const SEAL: Seal = Seal { what: "checkpoint", magic: *b"K2PK", newest: 1 };
@@ -33,19 +35,6 @@ pub struct Checkpoint {
     pub writers: Vec<WriterState>,
 }
 
-/// A position in an input of lines.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct InputPosition {
-    /// Whence the input comes, as the job was told; a path, or `-`.
-    pub source: Arc<str>,
-    /// Bytes consumed.
-    pub bytes: u64,
-    /// Lines consumed.
-    pub lines: u64,
-    /// The hash of the bytes consumed.
-    pub hash: InputHash,
-}
-
 /// A committable and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedCommittable {
@@ -59,18 +48,11 @@ impl Checkpoint {
     /// The bytes to be kept, in the newest format.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let input = Fields::default()
-            .u64(self.id)
-            .text(&self.job_id)
-            .text(&self.cluster_id)
-            .text(&self.topic)
-            .text(&self.input.source)
-            .u64(self.input.bytes)
-            .u64(self.input.lines);
+        let names =
+            Fields::default().u64(self.id).text(&self.job_id).text(&self.cluster_id).text(&self.topic);
         let fields = self
             .input
-            .hash
-            .write(input)
+            .write(names)
             .list(&self.committables, |fields, listed| {
                 fields.u8(status_tag(listed.status)).bytes(&listed.committable.to_bytes())
             })
@@ -89,12 +71,7 @@ impl Checkpoint {
             job_id: fields.text()?,
             cluster_id: fields.text()?,
             topic: fields.text()?,
-            input: InputPosition {
-                source: fields.text()?,
-                bytes: fields.u64()?,
-                lines: fields.u64()?,
-                hash: InputHash::read(&mut fields)?,
-            },
+            input: InputPosition::read(&mut fields)?,
             committables: fields.list(|fields| {
                 let status = read_status(fields)?;
                 Ok(ListedCommittable { committable: Committable::from_bytes(fields.bytes()?)?, status })

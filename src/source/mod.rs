@@ -15,9 +15,11 @@
 //! other subtasks.
 
 mod error;
+mod lines;
 mod split;
 
 pub use error::SourceError;
+pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, OnBadLine};
 pub use split::{SplitState, Subtask};
 
 use futures::future::BoxFuture;
