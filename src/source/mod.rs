@@ -15,10 +15,13 @@
 //! other subtasks.
 
 mod error;
+mod generator;
 mod lines;
+mod pace;
 mod split;
 
 pub use error::SourceError;
+pub use generator::GeneratorSource;
 pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, OnBadLine};
 pub use split::{SplitState, Subtask};
 
