@@ -8,10 +8,8 @@ mod directory_states;
 mod error;
 mod files;
 mod handle;
-mod hash;
 mod memory;
 pub mod pipeline;
-mod position;
 mod state;
 pub mod step;
 mod store;
@@ -20,10 +18,11 @@ pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
-pub use hash::InputHash;
 pub use memory::MemoryStore;
-pub use position::InputPosition;
 pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
-pub use crate::proto::recovery::CommitStatus;
+pub use crate::{
+    proto::recovery::CommitStatus,
+    source::{InputHash, InputPosition},
+};

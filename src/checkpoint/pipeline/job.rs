@@ -6,7 +6,6 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
-    input::{Input, InputError},
     report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
 };
@@ -25,6 +24,7 @@ use crate::{
     },
     record::{HeaderRef, RecordRef},
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
+    source::{Input, InputError},
 };
 
 /// Runs the job until its input ends, `stop` is done, or something is wrong.

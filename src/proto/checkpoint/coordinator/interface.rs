@@ -175,8 +175,7 @@ pub enum CoordinatorEffect<A> {
         /// Why.
         cause: AbortCause,
     },
-    /// More failures in a row than tolerated: the job must restart. Nothing follows. A store that is running must end
-    /// before somebody looks for the checkpoint to restart from.
+    /// More failures in a row than tolerated: the job must restart. Nothing follows.
     Fail(AbortCause),
     /// The Suspend or Final checkpoint is durable and confirmed by all: the job may end. Nothing follows.
     Finished {
