@@ -279,7 +279,9 @@ impl Model {
             }
             let durable = self.durable.last().copied().unwrap_or(0);
             subtasks.for_each(|subtask| self.confirm(durable, subtask));
-            self.happen(Event::Deadline);
+            if self.under_way.is_empty() {
+                self.happen(Event::Deadline);
+            }
         }
         panic!("the job does not end");
     }
