@@ -159,8 +159,8 @@ pub enum CoordinatorEffect<A> {
         /// What the subtasks handed over, by subtask.
         states: Vec<A>,
     },
-    /// It is durable, and so is everything before it that this subtask was told of. Repeated until it is confirmed,
-    /// or until a newer one takes its place.
+    /// It is durable. This tells of every earlier one, too: what a sink has prepared up to here is to be committed.
+    /// Repeated until it is confirmed, or until a newer one takes its place.
     Notify {
         /// The checkpoint.
         checkpoint: u64,

@@ -16,14 +16,14 @@ enum Event {
     Abort(u64),
 }
 
-const CHECKPOINTS: u64 = 6;
+const CHECKPOINTS: u8 = 6;
 
 /// The barriers of the last checkpoint end the job in half of the runs.
 fn scripts() -> impl Strategy<Value = Vec<Vec<Item>>> {
     let last = prop_oneof![2 => Just(Kind::Periodic), 1 => Just(Kind::Suspend), 1 => Just(Kind::Final)];
     let barrier = prop_oneof![9 => Just(true), 1 => Just(false)];
     let part = (0..4usize, barrier);
-    let channel = (prop::collection::vec(part, CHECKPOINTS as usize), ends(), 0..4usize);
+    let channel = (prop::collection::vec(part, usize::from(CHECKPOINTS)), ends(), 0..4usize);
     (prop::collection::vec(channel, 1..5), last).prop_map(|(channels, last)| {
         channels.into_iter().map(|(parts, until, rest)| script(&parts[..until], rest, last)).collect()
     })
@@ -31,7 +31,7 @@ fn scripts() -> impl Strategy<Value = Vec<Vec<Item>>> {
 
 /// Before how many barriers a channel ends: most see all of them.
 fn ends() -> impl Strategy<Value = usize> {
-    prop_oneof![3 => Just(CHECKPOINTS as usize), 1 => 0..CHECKPOINTS as usize]
+    prop_oneof![3 => Just(usize::from(CHECKPOINTS)), 1 => 0..usize::from(CHECKPOINTS)]
 }
 
 fn script(parts: &[(usize, bool)], rest: usize, last: Kind) -> Vec<Item> {
@@ -39,7 +39,7 @@ fn script(parts: &[(usize, bool)], rest: usize, last: Kind) -> Vec<Item> {
     let mut records = (0..).map(Item::Record);
     for (checkpoint, (count, barrier)) in (1..).zip(parts) {
         items.extend(records.by_ref().take(*count));
-        let kind = if checkpoint == CHECKPOINTS { last } else { Kind::Periodic };
+        let kind = if checkpoint == u64::from(CHECKPOINTS) { last } else { Kind::Periodic };
         items.extend(barrier.then_some(Item::Barrier(checkpoint, kind)));
     }
     items.extend(records.take(rest));
@@ -52,7 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
         12 => (0..4usize).prop_map(Event::Arrive),
         10 => (0..4usize).prop_map(Event::Read),
         3 => (0..40 * MILLIS).prop_map(Event::Wait),
-        1 => (1..=CHECKPOINTS).prop_map(Event::Abort),
+        1 => (1..=CHECKPOINTS).prop_map(|checkpoint| Event::Abort(checkpoint.into())),
     ]
 }
 

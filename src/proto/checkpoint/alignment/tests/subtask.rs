@@ -242,7 +242,7 @@ impl Subtask {
         for number in 0..self.channels.len() {
             while self.arrive(number) {}
         }
-        while (0..self.channels.len()).fold(false, |any, number| self.read(number) || any) {}
+        while (0..self.channels.len()).any(|number| self.read(number)) {}
         let stuck = self.channels.iter().any(|channel| !channel.queue.is_empty());
         assert!(!stuck, "nothing can be read: {:?}", self.channels);
         let ids: BTreeSet<u64> = self.channels.iter().flat_map(Channel::barriers).collect();
