@@ -21,7 +21,7 @@ pub enum SourceError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// An input of lines can't be used.
-    #[error("{input}: {error}")]
+    #[error("{}{error}", prefix(input, error))]
     Input {
         /// The input.
         input: String,
@@ -69,4 +69,9 @@ impl SourceError {
         let split = split.to_owned();
         |error| Self::State { split, error }
     }
+}
+
+/// The input's name, where the error does not begin with it.
+fn prefix(input: &str, error: &InputError) -> String {
+    if matches!(error, InputError::Io { .. }) { String::new() } else { format!("{input}: ") }
 }

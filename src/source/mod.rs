@@ -22,7 +22,7 @@ mod split;
 
 pub use error::SourceError;
 pub use generator::GeneratorSource;
-pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, OnBadLine};
+pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, LinesSource, OnBadLine};
 pub use split::{SplitState, Subtask};
 
 use futures::future::BoxFuture;

@@ -19,6 +19,11 @@ pub struct InputPosition {
 }
 
 impl InputPosition {
+    pub(super) fn take_in(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
+    }
+
     pub(crate) fn write(&self, fields: Fields) -> Fields {
         self.hash.write(fields.text(&self.source).u64(self.bytes).u64(self.lines))
     }
