@@ -10,6 +10,7 @@ mod files;
 mod handle;
 mod memory;
 pub mod pipeline;
+pub mod runner;
 mod state;
 pub mod step;
 mod store;

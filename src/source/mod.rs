@@ -15,11 +15,14 @@
 //! other subtasks.
 
 mod error;
+mod generator;
 mod lines;
+mod pace;
 mod split;
 
 pub use error::SourceError;
-pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, OnBadLine};
+pub use generator::GeneratorSource;
+pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, LinesSource, OnBadLine};
 pub use split::{SplitState, Subtask};
 
 use futures::future::BoxFuture;
