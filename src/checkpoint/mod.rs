@@ -4,12 +4,16 @@
 
 mod binding;
 mod directory;
+mod directory_read;
 mod directory_states;
 mod error;
 mod files;
 mod handle;
 mod hash;
+mod kept;
 mod memory;
+mod names;
+mod owner;
 pub mod pipeline;
 mod position;
 mod state;
@@ -17,7 +21,8 @@ pub mod step;
 mod store;
 
 pub use binding::Binding;
-pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
+pub use directory::{CommittableFile, DirectoryStore};
+pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use hash::InputHash;
@@ -27,3 +32,6 @@ pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
 pub use crate::proto::recovery::CommitStatus;
+
+#[cfg(test)]
+mod suite_tests;
