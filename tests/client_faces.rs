@@ -11,7 +11,7 @@ use kafka_2pc::{
     broker::{Api, Profile, Reaction},
     client::{Outgoing, SendError, Topic},
     record::{Header, OwnedRecord, RecordRef},
-    sink::{Committer, SinkConfig, SinkState, WriteError, recover},
+    sink::{Share, Sink, SinkConfig, SinkState, WriteError},
 };
 use kit::{Bench, both, within};
 
@@ -69,9 +69,9 @@ async fn a_writer_that_must_not_wait_says_that_its_memory_is_full() {
     let mut config = SinkConfig::new("faces").unwrap();
     (config.buffer_bytes, config.batch_bytes) = (1024, 256);
     let config = Arc::new(config);
-    let topics = std::slice::from_ref(&topic);
-    let recovered = recover(&b.client, &config, topics, SinkState::default(), &|_| {}).await;
-    let (mut writer, _) = recovered.unwrap();
+    let sink = Sink::new(b.client.clone(), Arc::clone(&config), vec![topic.clone()]);
+    let share = Share { subtask: 0, total: 1 };
+    let (mut writer, _) = sink.recover_share(share, SinkState::default(), &|_| {}).await.unwrap();
     let (mut taken, mut full) = (0, 0);
     while taken < 100 {
         match writer.try_write(&topic, None, RecordRef::value(b"a value of some length")) {
@@ -86,6 +86,6 @@ async fn a_writer_that_must_not_wait_says_that_its_memory_is_full() {
     assert!(full > 0);
     let committable = writer.prepare_commit(1).await.unwrap().unwrap();
     assert_eq!(committable.records(), 100);
-    Committer::new(b.client.clone(), config).commit(vec![committable]).await;
+    sink.committer().commit(vec![committable]).await;
     assert_eq!(b.committed().await.len(), 100);
 }

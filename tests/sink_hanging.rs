@@ -18,7 +18,7 @@ use kafka_2pc::{
         settle::{CommittedButHanging, SettleError},
     },
     record::RecordRef,
-    sink::{Committer, RecoveryReport, SinkConfig, SinkState, SinkWriter, recover},
+    sink::{Committer, RecoveryReport, Share, Sink, SinkConfig, SinkState, SinkWriter},
 };
 use kit::{Bench, both, visible, within};
 
@@ -48,8 +48,11 @@ impl Lonely {
     }
 
     async fn recover(&self, state: SinkState) -> (SinkWriter, RecoveryReport) {
-        let topics = std::slice::from_ref(&self.topic);
-        within(recover(&self.b.client, &self.config, topics, state, &|_| {})).await.unwrap()
+        within(self.sink().recover_share(Share { subtask: 0, total: 1 }, state, &|_| {})).await.unwrap()
+    }
+
+    fn sink(&self) -> Sink {
+        Sink::new(self.b.client.clone(), Arc::clone(&self.config), vec![self.topic.clone()])
     }
 
     async fn write(&self, writer: &mut SinkWriter, value: &str) {
@@ -61,7 +64,7 @@ impl Lonely {
     }
 
     fn committer(&self) -> Committer {
-        Committer::new(self.b.client.clone(), Arc::clone(&self.config))
+        self.sink().committer()
     }
 
     /// Commits, and tells the writer.
@@ -161,7 +164,7 @@ async fn a_restart_keeps_a_hanging_commit_and_its_id_apart() {
         let state = |writer: &SinkWriter, status| SinkState {
             checkpoint: 1,
             committables: vec![(first.clone(), status)],
-            writer: Some(writer.snapshot()),
+            writers: vec![writer.snapshot()],
         };
         let kept = state(&writer, CommitStatus::Pending);
         l.away().await;
@@ -234,11 +237,8 @@ async fn records_of_a_hanging_fence_never_become_visible() {
         orphan(&l).await;
         // The restart fences while the partition has no leader; its records come back under another id.
         let recovering = tokio::spawn({
-            let (client, config, topic) = (l.b.client.clone(), Arc::clone(&l.config), l.topic.clone());
-            async move {
-                let topics = std::slice::from_ref(&topic);
-                recover(&client, &config, topics, SinkState::default(), &|_| {}).await
-            }
+            let sink = l.sink();
+            async move { sink.recover_share(Share { subtask: 0, total: 1 }, SinkState::default(), &|_| {}).await }
         });
         while l.b.broker.requests(kafka_2pc::broker::Api::InitProducerId) < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -345,7 +345,7 @@ async fn a_failed_checkpoint_costs_no_slot_and_its_id_is_not_used_on() {
     l.write(&mut writer, "yes").await;
     let committable = l.prepare(&mut writer, 7).await;
     l.commit(&mut writer, &committable).await;
-    let state = SinkState { checkpoint: 7, committables: Vec::new(), writer: Some(writer.snapshot()) };
+    let state = SinkState { checkpoint: 7, committables: Vec::new(), writers: vec![writer.snapshot()] };
     drop(writer);
     let (writer, report) = l.recover(state).await;
     assert_eq!((writer.slots().count(), report.hanging.len()), (0, 0));
@@ -373,7 +373,7 @@ async fn leftovers_are_those_of_the_exact_prefix_that_no_checkpoint_lists() {
         let state = SinkState {
             checkpoint: 1,
             committables: vec![(listed, CommitStatus::Pending)],
-            writer: Some(writer_state),
+            writers: vec![writer_state],
         };
         let (_writer, report) = l.recover(state).await;
         assert_eq!(report.aborted, [unlisted.transactional_id]);
@@ -400,7 +400,7 @@ async fn a_writer_that_was_stopped_and_wakes_up_ends_nothing_of_its_successor() 
         old.settled(&first.transactional_id);
         old.durable(&BTreeSet::new());
         // Stopped here. Its successor takes over and prepares two transactions.
-        let state = SinkState { checkpoint: 1, committables: Vec::new(), writer: Some(old.snapshot()) };
+        let state = SinkState { checkpoint: 1, committables: Vec::new(), writers: vec![old.snapshot()] };
         let (mut new, _) = l.recover(state).await;
         let mut prepared = Vec::new();
         for checkpoint in [2, 3] {

@@ -21,7 +21,8 @@ use kafka_2pc::{
         Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StateStore, StoreError,
         StorePoint,
         pipeline::{
-            Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter, Summary, run,
+            Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter, Summary,
+            run,
         },
         step::{Step, Steps},
     },
@@ -82,7 +83,7 @@ impl Plant {
         sink.settle_timeout = Duration::from_secs(5);
         Job {
             topic: ONE.into(),
-            source: Source::File(self.path()),
+            source: LinesInput::File(self.path()),
             format: Arc::new(Values),
             sink,
             job_id: "j".into(),

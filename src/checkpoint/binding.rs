@@ -62,7 +62,7 @@ fn differs(what: &'static str, wanted: Option<&Arc<str>>, found: &Arc<str>) -> R
 }
 
 /// Where a job that pipes lines stands.
-pub(super) fn position(checkpoint: &Checkpoint) -> Result<super::position::InputPosition, StoreError> {
+pub(super) fn position(checkpoint: &Checkpoint) -> Result<crate::source::InputPosition, StoreError> {
     let other = |why: String| StoreError::OtherKind { job: Arc::clone(&checkpoint.job_id), why };
     match checkpoint.input() {
         Ok(Some(position)) => Ok(position),

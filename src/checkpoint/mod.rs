@@ -9,13 +9,11 @@ mod directory_states;
 mod error;
 mod files;
 mod handle;
-mod hash;
 mod kept;
 mod memory;
 mod names;
 mod owner;
 pub mod pipeline;
-mod position;
 mod state;
 pub mod step;
 mod store;
@@ -25,13 +23,14 @@ pub use directory::{CommittableFile, DirectoryStore};
 pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
-pub use hash::InputHash;
 pub use memory::MemoryStore;
-pub use position::InputPosition;
 pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
-pub use crate::proto::recovery::CommitStatus;
+pub use crate::{
+    proto::recovery::CommitStatus,
+    source::{InputHash, InputPosition},
+};
 
 #[cfg(test)]
 mod suite_tests;

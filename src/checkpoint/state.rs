@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    handle::{OperatorState, StateHandle},
-    position::InputPosition,
-};
+use super::handle::{OperatorState, StateHandle};
 use crate::{
     ids::TopicId,
     proto::{
@@ -15,6 +12,7 @@ use crate::{
         resume::Decision,
         sealed::{Fields, Reader, Seal, StateError},
     },
+    source::InputPosition,
 };
 
 const SEAL: Seal = Seal { what: "checkpoint", magic: *b"K2PK", newest: 2 };

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::{
         Binding, DirectoryStore, JobStore, MemoryStore,
         pipeline::{
-            self, Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter,
+            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter,
             Summary,
         },
         step::Steps,
@@ -199,8 +199,8 @@ async fn job(
     Ok(Job {
         topic: args.topic.clone(),
         source: match args.input.as_str() {
-            "-" => Source::Stdin,
-            path => Source::File(path.into()),
+            "-" => LinesInput::Stdin,
+            path => LinesInput::File(path.into()),
         },
         format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
         sink: SinkConfig { prefix: named.prefix, ..sink },

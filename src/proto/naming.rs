@@ -3,9 +3,13 @@
 //! An id is `prefix-subtask-number`. It belongs to a prefix only if it is exactly the prefix followed by two decimal
 //! numbers: `a` does not own `a-b-0-1`, which belongs to the job with the prefix `a-b`.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod ownership;
+
+use std::sync::Arc;
 
 use crate::ids::TransactionalId;
+
+pub use ownership::Ownership;
 
 /// The longest prefix, in bytes. Kafka itself takes ids up to 32767 bytes.
 pub const PREFIX_MAX_BYTES: usize = 1024;
@@ -56,6 +60,20 @@ pub enum NamingError {
         first: u32,
         /// Another.
         second: u32,
+    },
+    /// Restored writer states leave a subtask out, whose leftovers nobody would end.
+    #[error("no restored writer state owns the ids of subtask {subtask} of {total}")]
+    Gap {
+        /// The subtask.
+        subtask: u32,
+        /// How many there were.
+        total: u32,
+    },
+    /// Two restored writer states own the same ids.
+    #[error("two restored writer states own the ids of subtask {subtask}")]
+    OwnedTwice {
+        /// The subtask.
+        subtask: u32,
     },
     /// A subtask that does not exist.
     #[error("subtask {subtask} is not one of {total}")]
@@ -142,91 +160,6 @@ fn decimal(digits: &str) -> Option<u64> {
     if plain { digits.parse().ok() } else { None }
 }
 
-/// Which subtasks' ids a writer answers for. It is part of the writer's state, so that after a change of the
-/// parallelism every id has exactly one owner.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Ownership {
-    /// The subtask under which new ids are made; always one of `owned`.
-    first: u32,
-    owned: BTreeSet<u32>,
-    total: u32,
-}
-
-impl Ownership {
-    /// Subtask `subtask` of `total`, at the first start.
-    ///
-    /// # Errors
-    /// [`NamingError::NoSuchSubtask`].
-    pub fn new(subtask: u32, total: u32) -> Result<Self, NamingError> {
-        if subtask < total {
-            Ok(Self { first: subtask, owned: BTreeSet::from([subtask]), total })
-        } else {
-            Err(NamingError::NoSuchSubtask { subtask, total })
-        }
-    }
-
-    /// Ownership from its kept parts.
-    ///
-    /// # Errors
-    /// [`NamingError::NoSuchSubtask`] when nothing is owned, or a subtask beyond the total.
-    pub fn from_parts(owned: impl IntoIterator<Item = u32>, total: u32) -> Result<Self, NamingError> {
-        let owned: BTreeSet<u32> = owned.into_iter().collect();
-        let beyond = owned.last().filter(|last| **last >= total).copied();
-        match (owned.first().copied(), beyond) {
-            (Some(first), None) => Ok(Self { first, owned, total }),
-            (_, beyond) => Err(NamingError::NoSuchSubtask { subtask: beyond.unwrap_or(0), total }),
-        }
-    }
-
-    /// The state as it is kept: one share per owned subtask, so that a later restart with more subtasks can deal
-    /// them out again.
-    #[must_use]
-    pub fn shares(&self) -> Vec<Self> {
-        self.owned
-            .iter()
-            .map(|s| Self { first: *s, owned: BTreeSet::from([*s]), total: self.total })
-            .collect()
-    }
-
-    /// What subtask `subtask` of `parallelism` owns after a restart that gave it these shares. All shares of a run
-    /// are dealt out in their order, round by round, beginning with subtask 0; so a subtask that gets none has a
-    /// number that nobody had before, and owns itself.
-    ///
-    /// # Errors
-    /// [`NamingError::NotUniform`] when the states are not of one run, [`NamingError::NoSuchSubtask`].
-    pub fn restore(subtask: u32, parallelism: u32, states: &[Self]) -> Result<Self, NamingError> {
-        let Some(former) = states.first() else { return Self::new(subtask, parallelism) };
-        if let Some(other) = states.iter().find(|s| s.total != former.total) {
-            return Err(NamingError::NotUniform { first: former.total, second: other.total });
-        }
-        let owned = states.iter().flat_map(|s| s.owned.iter().copied());
-        Self::from_parts(owned, former.total.max(parallelism))
-    }
-
-    /// True when the ids of `subtask` are this writer's to end.
-    #[must_use]
-    pub fn owns(&self, subtask: u32) -> bool {
-        self.owned.contains(&(subtask % self.total))
-    }
-
-    /// The subtask under which new ids are made.
-    #[must_use]
-    pub fn subtask(&self) -> u32 {
-        self.first
-    }
-
-    /// The subtasks that are owned, in order.
-    pub fn owned(&self) -> impl Iterator<Item = u32> + '_ {
-        self.owned.iter().copied()
-    }
-
-    /// The largest number of subtasks there ever were.
-    #[must_use]
-    pub fn total(&self) -> u32 {
-        self.total
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -264,40 +197,12 @@ mod tests {
         assert_eq!(Naming::Incrementing.continue_as(Naming::Pooled), Ok(Naming::Pooled));
     }
 
-    #[test]
-    fn states_of_different_runs_are_refused() {
-        let states = [Ownership::new(0, 2).unwrap(), Ownership::new(1, 3).unwrap()];
-        let error = Ownership::restore(0, 2, &states).unwrap_err();
-        assert_eq!(error, NamingError::NotUniform { first: 2, second: 3 });
-        assert!(Ownership::new(2, 2).is_err());
-    }
-
     proptest! {
         #[test]
         fn ids_come_back(prefix in "[a-z0-9.-]{1,20}", subtask: u32, number: u64) {
             let prefix = IdPrefix::new(&prefix).unwrap();
             let parts = IdParts { subtask, number };
             prop_assert_eq!(prefix.parse(prefix.id(parts).as_str()), Some(parts));
-        }
-
-        /// However often the job is rescaled, every id that was ever made has exactly one owner.
-        #[test]
-        fn every_id_has_one_owner(sizes in proptest::collection::vec(1..7u32, 1..5)) {
-            let mut made: BTreeSet<u32> = BTreeSet::new();
-            let mut states: Vec<Ownership> = Vec::new();
-            for parallelism in sizes {
-                let mut shares: Vec<Ownership> = states.iter().flat_map(Ownership::shares).collect();
-                shares.sort_by_key(Ownership::subtask);
-                let dealt = |subtask: u32| {
-                    let of = shares.iter().zip(0u32..).filter(|(_, i)| i % parallelism == subtask);
-                    of.map(|(s, _)| s.clone()).collect::<Vec<_>>()
-                };
-                states = (0..parallelism).map(|s| Ownership::restore(s, parallelism, &dealt(s)).unwrap()).collect();
-                made.extend(states.iter().map(Ownership::subtask));
-                for subtask in &made {
-                    prop_assert_eq!(states.iter().filter(|s| s.owns(*subtask)).count(), 1);
-                }
-            }
         }
     }
 }

@@ -10,26 +10,21 @@
 //! before the checkpoint that drops its committable is durable a restart could not tell whose commit it proves, and
 //! before it is settled the next end of the same producer id would decide the records of this one (KAFKA-20734).
 
+mod state;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    naming::{IdParts, IdPrefix, Naming, NamingError, Ownership},
-    sealed::{Fields, Reader, Seal, StateError},
+    naming::{IdParts, IdPrefix, Naming, Ownership},
+    recovery::Recovered,
     settle::CommittedButHanging,
 };
-use crate::{
-    ids::{TopicPartition, TransactionalId},
-    proto::{
-        recovery::Recovered,
-        resume::Decision,
-        settle::{DecidedBy, HangingPartition, OpenTransaction},
-    },
-};
+use crate::ids::TransactionalId;
+
+pub use state::WriterState;
 
 /// How many transactions of a writer may be open, prepared or undecided at once, by default.
 pub const DEFAULT_SLOTS: usize = 4;
-
-const SEAL: Seal = Seal { what: "writer state", magic: *b"K2PW", newest: 1 };
 
 /// A slot's number.
 pub type Slot = u64;
@@ -120,6 +115,8 @@ pub struct Pool {
     slots: BTreeMap<Slot, SlotState>,
     /// Hanging transactions under ids that this pool does not give out: of former prefixes and other subtasks.
     retired_elsewhere: Vec<CommittedButHanging>,
+    /// Such ids that recovery could not judge: a later restart looks at them again, whoever owns them then.
+    avoided_elsewhere: BTreeSet<TransactionalId>,
 }
 
 impl Pool {
@@ -136,6 +133,7 @@ impl Pool {
             capacity,
             slots: BTreeMap::new(),
             retired_elsewhere: Vec::new(),
+            avoided_elsewhere: BTreeSet::new(),
         }
     }
 
@@ -293,8 +291,11 @@ impl Pool {
             return;
         }
         recovered.retired.iter().for_each(|hanging| self.adopt_retired(hanging));
-        for slot in recovered.avoid.iter().filter_map(|id| self.slot(id)).collect::<Vec<_>>() {
-            self.slots.entry(slot).or_insert(SlotState::Avoided);
+        for id in &recovered.avoid {
+            match self.slot(id) {
+                Some(slot) => _ = self.slots.entry(slot).or_insert(SlotState::Avoided),
+                None => _ = self.avoided_elsewhere.insert(id.clone()),
+            }
         }
     }
 
@@ -336,7 +337,7 @@ impl Pool {
     /// What a checkpoint keeps of the pool. Prepared slots are not part of it: their committables are.
     #[must_use]
     pub fn state_to_keep(&self) -> WriterState {
-        let mut active = Vec::new();
+        let mut active: Vec<_> = self.avoided_elsewhere.iter().cloned().collect();
         let mut retired = self.retired_elsewhere.clone();
         for (slot, state) in &self.slots {
             match state {
@@ -356,186 +357,15 @@ impl Pool {
         }
     }
 
-    /// The pool of a restart: retired ids stay retired, active ones are leftovers and not the pool's business.
-    ///
-    /// # Errors
-    /// [`NamingError::Migration`] when the naming cannot be continued like this.
-    pub fn restore(
-        state: &WriterState,
-        naming: Naming,
-        prefix: IdPrefix,
-        capacity: usize,
-    ) -> Result<Self, NamingError> {
-        let naming = state.naming.continue_as(naming)?;
-        let mut pool = Self::new(naming, prefix, state.ownership.clone(), capacity);
-        let former = state.former_prefixes.iter().chain([&state.prefix]);
-        pool.former_prefixes = former.filter(|p| **p != pool.prefix).cloned().collect();
+    /// The pool of a restart, whose state was dealt out by [`WriterState::deal`]: retired ids stay retired, active ones
+    /// are leftovers and not the pool's business.
+    #[must_use]
+    pub fn restore(state: &WriterState, capacity: usize) -> Self {
+        let mut pool = Self::new(state.naming, state.prefix.clone(), state.ownership.clone(), capacity);
+        pool.former_prefixes.clone_from(&state.former_prefixes);
         state.retired.iter().for_each(|hanging| pool.adopt_retired(hanging));
-        Ok(pool)
+        pool
     }
-}
-
-/// What a writer keeps in a checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WriterState {
-    /// How ids are numbered.
-    pub naming: Naming,
-    /// The prefix of the run that wrote it.
-    pub prefix: IdPrefix,
-    /// Prefixes of the runs before.
-    pub former_prefixes: Vec<IdPrefix>,
-    /// The subtasks whose ids are owned.
-    pub ownership: Ownership,
-    /// Ids whose transactions were being written: leftovers after a crash, even where a listing hides them.
-    pub active: Vec<TransactionalId>,
-    /// Transactions that hang, with what was decided. Their ids are never used, fenced or aborted.
-    pub retired: Vec<CommittedButHanging>,
-}
-
-impl WriterState {
-    /// The state as it is kept: one share per owned subtask, so that a later restart with more subtasks can deal
-    /// them out again. The first share holds what is known of ids.
-    #[must_use]
-    pub fn shares(&self) -> Vec<Self> {
-        let with = |ownership: Ownership| match ownership.subtask() == self.ownership.subtask() {
-            true => Self { ownership, ..self.clone() },
-            false => Self { ownership, active: Vec::new(), retired: Vec::new(), ..self.clone() },
-        };
-        self.ownership.shares().into_iter().map(with).collect()
-    }
-
-    /// The state of subtask `subtask` of `parallelism` from the shares that were dealt to it; `None` for none.
-    ///
-    /// # Errors
-    /// [`NamingError`], see [`Ownership::restore`].
-    pub fn join(subtask: u32, parallelism: u32, shares: &[Self]) -> Result<Option<Self>, NamingError> {
-        let Some(first) = shares.first() else { return Ok(None) };
-        let ownerships: Vec<Ownership> = shares.iter().map(|share| share.ownership.clone()).collect();
-        let prefixes = shares.iter().flat_map(|share| share.former_prefixes.iter().chain([&share.prefix]));
-        let former: BTreeSet<IdPrefix> =
-            prefixes.filter(|prefix| **prefix != first.prefix).cloned().collect();
-        Ok(Some(Self {
-            naming: first.naming,
-            prefix: first.prefix.clone(),
-            former_prefixes: former.into_iter().collect(),
-            ownership: Ownership::restore(subtask, parallelism, &ownerships)?,
-            active: shares.iter().flat_map(|share| share.active.iter().cloned()).collect(),
-            retired: shares.iter().flat_map(|share| share.retired.iter().cloned()).collect(),
-        }))
-    }
-
-    /// The bytes to be kept, in the newest format.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let owned: Vec<u32> = self.ownership.owned().collect();
-        let fields = Fields::default()
-            .u8(match self.naming {
-                Naming::Incrementing => 0,
-                Naming::Pooled => 1,
-            })
-            .text(self.prefix.as_str())
-            .list(&self.former_prefixes, |fields, p| fields.text(p.as_str()))
-            .list(&owned, |fields, subtask| fields.u64(u64::from(*subtask)))
-            .u64(u64::from(self.ownership.total()))
-            .list(&self.active, |fields, id| fields.text(id.as_str()))
-            .list(&self.retired, write_hanging);
-        SEAL.seal(fields)
-    }
-
-    /// The state of kept bytes.
-    ///
-    /// # Errors
-    /// [`StateError`] tells something else, a newer release's format, a torn end and damage apart.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
-        let mut fields = SEAL.open(bytes)?;
-        let naming = match fields.u8()? {
-            0 => Naming::Incrementing,
-            1 => Naming::Pooled,
-            _ => return fields.damaged("its naming is unknown"),
-        };
-        let prefix = read_prefix(&mut fields)?;
-        let former_prefixes = fields.list(read_prefix)?;
-        let owned = fields.list(read_subtask)?;
-        let total = read_subtask(&mut fields)?;
-        let Ok(ownership) = Ownership::from_parts(owned, total) else {
-            return fields.damaged("its subtasks contradict each other");
-        };
-        let active = fields.list(|fields| fields.text().map(TransactionalId::new))?;
-        let retired = fields.list(read_hanging)?;
-        fields.finish(Self { naming, prefix, former_prefixes, ownership, active, retired })
-    }
-}
-
-fn read_prefix(fields: &mut Reader<'_>) -> Result<IdPrefix, StateError> {
-    let text = fields.text()?;
-    IdPrefix::new(&text).or_else(|_| fields.damaged("a prefix is empty or too long"))
-}
-
-fn read_subtask(fields: &mut Reader<'_>) -> Result<u32, StateError> {
-    let subtask = fields.u64()?;
-    u32::try_from(subtask).or_else(|_| fields.damaged("a subtask is out of range"))
-}
-
-fn write_hanging(fields: Fields, hanging: &CommittedButHanging) -> Fields {
-    let decision = match hanging.decision {
-        Decision::Commit => 0,
-        Decision::Abort => 1,
-    };
-    let head = fields.text(hanging.transactional_id.as_str()).identity(hanging.identity).u8(decision);
-    let head = head.option(hanging.by.map(by_tag), Fields::u8);
-    head.list(&hanging.partitions, |fields, p| {
-        fields
-            .text(&p.partition.topic)
-            .i32(p.partition.partition)
-            .raw(&p.topic_id.0)
-            .option(p.offset, Fields::i64)
-            .i64(p.open.start_offset)
-            .i16(p.open.producer_epoch.0)
-            .i32(p.open.coordinator_epoch)
-    })
-}
-
-fn by_tag(by: DecidedBy) -> u8 {
-    match by {
-        DecidedBy::EndTxnV1 => 1,
-        DecidedBy::EndTxnV2 => 2,
-        DecidedBy::FenceV1 => 3,
-        DecidedBy::FenceV2 => 4,
-    }
-}
-
-fn read_by(fields: &mut Reader<'_>) -> Result<DecidedBy, StateError> {
-    match fields.u8()? {
-        1 => Ok(DecidedBy::EndTxnV1),
-        2 => Ok(DecidedBy::EndTxnV2),
-        3 => Ok(DecidedBy::FenceV1),
-        4 => Ok(DecidedBy::FenceV2),
-        _ => fields.damaged("how a decision came about is unknown"),
-    }
-}
-
-fn read_hanging(fields: &mut Reader<'_>) -> Result<CommittedButHanging, StateError> {
-    let transactional_id = TransactionalId::new(fields.text()?);
-    let identity = fields.identity()?;
-    let decision = match fields.u8()? {
-        0 => Decision::Commit,
-        1 => Decision::Abort,
-        _ => return fields.damaged("a decision is neither commit nor abort"),
-    };
-    let by = fields.option(read_by)?;
-    let partitions = fields.list(|fields| {
-        Ok(HangingPartition {
-            partition: TopicPartition::new(fields.text()?, fields.i32()?),
-            topic_id: fields.topic_id()?,
-            offset: fields.option(Reader::i64)?,
-            open: OpenTransaction {
-                start_offset: fields.i64()?,
-                producer_epoch: crate::ids::ProducerEpoch(fields.i16()?),
-                coordinator_epoch: fields.i32()?,
-            },
-        })
-    })?;
-    Ok(CommittedButHanging { transactional_id, identity, decision, by, partitions })
 }
 
 #[cfg(test)]

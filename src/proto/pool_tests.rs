@@ -1,7 +1,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::{Identity, ProducerEpoch, TopicId};
+use crate::{
+    ids::{Identity, ProducerEpoch, TopicId, TopicPartition},
+    proto::{
+        naming::NamingError,
+        resume::Decision,
+        settle::{DecidedBy, HangingPartition, OpenTransaction},
+    },
+};
 
 fn pool(naming: Naming) -> Pool {
     Pool::new(naming, IdPrefix::new("job").unwrap(), Ownership::new(0, 2).unwrap(), DEFAULT_SLOTS)
@@ -105,7 +112,7 @@ fn a_retired_id_is_never_used_and_takes_no_capacity() {
         assert_ne!(pool.take(2).unwrap(), slot);
     }
     let kept = WriterState::from_bytes(&pool.state_to_keep().to_bytes()).unwrap();
-    let restored = Pool::restore(&kept, Naming::Pooled, IdPrefix::new("job").unwrap(), 4).unwrap();
+    let restored = Pool::restore(&kept, 4);
     assert!(matches!(restored.state(slot), Some(SlotState::Retired(_))));
     assert_eq!(kept.active, (1..5).map(|slot| pool.id(slot)).collect::<Vec<_>>());
 }
@@ -125,26 +132,66 @@ fn what_recovery_could_not_judge_is_avoided() {
     assert_eq!(pool.state_to_keep().retired.len(), 2);
 }
 
+fn deal(states: &[WriterState], parallelism: u32, prefix: &str) -> Vec<WriterState> {
+    WriterState::deal(states, parallelism, Naming::Pooled, &IdPrefix::new(prefix).unwrap()).unwrap()
+}
+
+fn ids(names: &[&str]) -> Vec<TransactionalId> {
+    names.iter().map(|name| TransactionalId::new(*name)).collect()
+}
+
 #[test]
-fn shares_lose_nothing_when_they_are_dealt_out_and_joined() {
-    let mut state = pool(Naming::Pooled).state_to_keep();
-    state.ownership = Ownership::from_parts([0, 1, 2], 3).unwrap();
-    state.active = vec![TransactionalId::new("job-0-1")];
-    let shares = state.shares();
-    assert_eq!(shares.len(), 3);
-    let joined = WriterState::join(0, 1, &shares).unwrap().unwrap();
-    assert_eq!(joined, state);
-    assert_eq!(WriterState::join(3, 4, &[]), Ok(None));
+fn what_is_known_of_an_id_goes_to_its_owner() {
+    let mut one = deal(&[], 1, "job").remove(0);
+    one.ownership = Ownership::from_parts([0, 1, 2], 3).unwrap();
+    one.active = ids(&["job-0-1", "job-2-0", "job-1-9", "old-5-0", "strange"]);
+    one.retired = vec![hanging(TransactionalId::new("job-1-7"))];
+    one.former_prefixes = vec![IdPrefix::new("old").unwrap()];
+    let all = deal(std::slice::from_ref(&one), 3, "job");
+    assert_eq!(all[0].active, ids(&["job-0-1", "strange"]));
+    assert_eq!(all[1].active, ids(&["job-1-9"]));
+    assert_eq!(all[2].active, ids(&["job-2-0", "old-5-0"]), "5 is the third of three");
+    assert_eq!([0, 1, 2].map(|i: usize| all[i].retired.len()), [0, 1, 0]);
+    let again = deal(&all, 1, "job");
+    assert_eq!(again[0].ownership, one.ownership);
+    assert_eq!(again[0].retired, one.retired);
+    assert_eq!(again[0].active.len(), 5);
+}
+
+#[test]
+fn what_was_found_of_another_subtasks_id_is_kept_for_its_next_owner() {
+    let one =
+        WriterState { ownership: Ownership::from_parts([0, 1], 2).unwrap(), ..deal(&[], 1, "job").remove(0) };
+    let mut pool = Pool::restore(&one, 4);
+    let avoid = ids(&["job-1-0", "job-0-0"]).into_iter().collect();
+    pool.recovered(&Recovered { avoid, ..Recovered::default() });
+    assert_eq!(pool.take(1), Ok(1));
+    let two = deal(&[pool.state_to_keep()], 2, "job");
+    assert_eq!(two[0].active, ids(&["job-0-0", "job-0-1"]));
+    assert_eq!(two[1].active, ids(&["job-1-0"]));
 }
 
 #[test]
 fn a_new_prefix_remembers_the_former_ones() {
-    let state = pool(Naming::Pooled).state_to_keep();
-    let new = Pool::restore(&state, Naming::Pooled, IdPrefix::new("other").unwrap(), 4).unwrap();
-    assert_eq!(new.state_to_keep().former_prefixes, [IdPrefix::new("job").unwrap()]);
-    let back = Pool::restore(&new.state_to_keep(), Naming::Pooled, IdPrefix::new("job").unwrap(), 4).unwrap();
-    assert_eq!(back.state_to_keep().former_prefixes, [IdPrefix::new("other").unwrap()]);
-    assert!(Pool::restore(&state, Naming::Incrementing, IdPrefix::new("job").unwrap(), 4).is_err());
+    let former =
+        |state: &WriterState| state.former_prefixes.iter().map(|p| p.as_str().to_owned()).collect::<Vec<_>>();
+    let job = deal(&[], 2, "job");
+    let other = deal(&job, 2, "other");
+    assert_eq!(former(&other[1]), ["job"]);
+    let third = deal(&other, 3, "third");
+    assert_eq!(former(&third[2]), ["job", "other"]);
+    let back = deal(&third, 1, "job");
+    assert_eq!(former(&back[0]), ["other", "third"]);
+    assert_eq!(WriterState::owner(&third, &TransactionalId::new("other-4-0")), 1);
+}
+
+#[test]
+fn pooled_state_is_not_continued_with_incrementing_names() {
+    let (pooled, prefix) = (deal(&[], 1, "job"), IdPrefix::new("job").unwrap());
+    let error = WriterState::deal(&pooled, 1, Naming::Incrementing, &prefix);
+    assert_eq!(error, Err(NamingError::Migration));
+    let incrementing = WriterState::deal(&[], 1, Naming::Incrementing, &prefix).unwrap();
+    assert_eq!(deal(&incrementing, 1, "job")[0].naming, Naming::Pooled);
 }
 
 #[test]

@@ -11,168 +11,26 @@
 //! An id whose producer id holds a partition open while its coordinator says that it is done hangs (KAFKA-20734). It
 //! is neither fenced nor used: either would decide those records, and perhaps the wrong way.
 
+mod facts;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     committable::Committable,
-    naming::{IdParts, IdPrefix},
+    naming::IdPrefix,
     pool::WriterState,
     repair::decision_in_view,
     resume::{CoordinatorState, Decision, Described, TransactionView},
     settle::{
-        CommittedButHanging, DecidedBy, HangingPartition, OpenTransaction, SettleError, SettlePartition,
-        SettleTarget, Settled,
+        CommittedButHanging, DecidedBy, HangingPartition, SettleError, SettlePartition, SettleTarget, Settled,
     },
 };
 use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
 
-/// What is known of a listed committable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommitStatus {
-    /// To be committed.
-    Pending,
-    /// Decided, and not known to be settled: it is not committed again, but its id is not used either.
-    Decided(Decision),
-}
-
-/// What a restart begins with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
-    /// The committables of the restored checkpoint that are this writer's.
-    pub committables: Vec<(Committable, CommitStatus)>,
-    /// The writer's state, with the ownership of this run.
-    pub writer: WriterState,
-    /// The prefix of this run.
-    pub prefix: IdPrefix,
-    /// The finalized level of `transaction.version`.
-    pub level: i16,
-}
-
-/// A line of a ListTransactions answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedTransaction {
-    /// The id.
-    pub transactional_id: TransactionalId,
-    /// Its producer id.
-    pub producer_id: ProducerId,
-    /// Its state.
-    pub state: CoordinatorState,
-}
-
-/// An open transaction on a partition, and whose it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenProducer {
-    /// The partition.
-    pub partition: TopicPartition,
-    /// The topic's id.
-    pub topic_id: TopicId,
-    /// The producer id.
-    pub producer_id: ProducerId,
-    /// What is open.
-    pub open: OpenTransaction,
-}
-
-/// What became of a committable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommitAnswer {
-    /// It is committed.
-    Committed,
-    /// It is lost or undecidable, and the job's policy is to go on.
-    GivenUp,
-    /// No final answer, or one that the policy does not accept.
-    Failed,
-}
-
-/// What became of a fence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FenceAnswer {
-    /// A bare InitProducerId was granted.
-    Fenced,
-    /// It was not.
-    Failed,
-}
-
-/// A fact. Lists are in the order of what was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecoveryInput {
-    /// Every committable was tried.
-    Committed(Vec<CommitAnswer>),
-    /// Every broker was asked.
-    Listed {
-        /// What they list; ids that we may not describe are silently left out.
-        transactions: Vec<ListedTransaction>,
-        /// Brokers that did not answer.
-        silent_brokers: usize,
-    },
-    /// The sink's partitions were looked at; `None` when that is not permitted or not possible.
-    Open(Option<Vec<OpenProducer>>),
-    /// The ids were described.
-    Described(Vec<Described>),
-    /// The leftovers were fenced.
-    Fenced(Vec<FenceAnswer>),
-    /// The fenced transactions were looked at.
-    Settled(Vec<Result<Settled, SettleError>>),
-}
-
-/// An intent; one is under way at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecoveryEffect {
-    /// Commit these with [`Resume`](super::resume::Resume), each on its own.
-    Commit(Vec<Committable>),
-    /// List the transactions that match any of these RE2 patterns, from every broker.
-    List {
-        /// One pattern per prefix.
-        patterns: Vec<String>,
-    },
-    /// Look for open transactions on every partition of the sink's topics.
-    LookForOpen,
-    /// Describe these ids.
-    Describe(Vec<TransactionalId>),
-    /// Fence these by a bare InitProducerId.
-    Fence(Vec<TransactionalId>),
-    /// See with [`Settle`](super::settle::Settle) whether these aborts have reached every partition.
-    Settle(Vec<SettleTarget>),
-}
-
-/// The writer may begin.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Recovered {
-    /// Leftovers that were aborted; their ids are free.
-    pub aborted: Vec<TransactionalId>,
-    /// Transactions that hang: retired, and candidates for a repair where it is told how the decision came about.
-    pub retired: Vec<CommittedButHanging>,
-    /// Ids that must not be used in this run: they could not be looked at, or a committable holds them.
-    pub avoid: BTreeSet<TransactionalId>,
-    /// What recovery could not see.
-    pub blind: Vec<Blindness>,
-}
-
-/// Something that recovery could not see. A leftover there ends by its timeout, and holds readers up until then.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Blindness {
-    /// This many brokers did not list their transactions.
-    SilentBrokers(usize),
-    /// Open transactions on the partitions cannot be told; ids that were used before are not used again.
-    OpenTransactions,
-    /// This id cannot be described.
-    Id(TransactionalId),
-}
-
-/// Why the writer must not begin. All of it can be tried again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecoveryError {
-    /// Transactions of the restored checkpoint are not committed.
-    #[error("{} transactions of the restored checkpoint are not committed", .0.len())]
-    NotCommitted(Vec<TransactionalId>),
-    /// Leftovers could not be fenced: somebody may still write in them.
-    #[error("{} leftover transactions could not be fenced", .0.len())]
-    NotFenced(Vec<TransactionalId>),
-}
-
-/// A fact that was not asked for, or of another length than what was asked; the state is as before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this fact was not asked for")]
-pub struct Misuse;
+pub use facts::{
+    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Recovered,
+    RecoveryEffect, RecoveryError, RecoveryInput, Restored,
+};
 
 type Leftover = (TransactionalId, TransactionView);
 
@@ -192,7 +50,7 @@ enum State {
     Done(Result<Recovered, RecoveryError>),
 }
 
-/// The machine of one writer's restart.
+/// The machine of a restart: of one writer, or of all writers of a sink together.
 #[derive(Debug)]
 pub struct Recovery {
     restored: Restored,
@@ -212,7 +70,7 @@ impl Recovery {
         let pending = restored.committables.iter().filter(|(_, status)| *status == CommitStatus::Pending);
         let pending: Vec<Committable> = pending.map(|(committable, _)| committable.clone()).collect();
         let ids = pending.iter().map(|c| c.transactional_id.clone()).collect();
-        let retired = restored.writer.retired.clone();
+        let retired = restored.writers.iter().flat_map(|writer| writer.retired.clone()).collect();
         let mut recovery = Self {
             restored,
             state: State::Committing(ids),
@@ -299,14 +157,13 @@ impl Recovery {
     }
 
     fn prefixes(&self) -> impl Iterator<Item = &IdPrefix> {
-        let writer = &self.restored.writer;
-        [&self.restored.prefix, &writer.prefix].into_iter().chain(&writer.former_prefixes)
+        self.restored.writers.iter().flat_map(WriterState::prefixes)
     }
 
     fn is_ours(&self, id: &TransactionalId) -> bool {
-        let owned = |parts: IdParts| self.restored.writer.ownership.owns(parts.subtask);
-        let retired = self.restored.writer.retired.iter().any(|r| r.transactional_id == *id);
-        !retired && self.prefixes().any(|prefix| prefix.parse(id.as_str()).is_some_and(owned))
+        let retired = |writer: &WriterState| writer.retired.iter().any(|r| r.transactional_id == *id);
+        let writers = &self.restored.writers;
+        !writers.iter().any(retired) && writers.iter().any(|writer| writer.owns(id))
     }
 
     fn listed(&mut self, transactions: Vec<ListedTransaction>, silent_brokers: usize) {
@@ -317,10 +174,10 @@ impl Recovery {
             }
         }
         // What was written when the checkpoint was taken is a leftover even where a listing hides it.
-        for id in self.restored.writer.active.clone() {
-            if self.is_ours(&id) {
-                self.ours.entry(id).or_insert(None);
-            }
+        let active = self.restored.writers.iter().flat_map(|writer| &writer.active);
+        let active: Vec<_> = active.filter(|id| self.is_ours(id)).cloned().collect();
+        for id in active {
+            self.ours.entry(id).or_insert(None);
         }
         if silent_brokers > 0 {
             self.recovered.blind.push(Blindness::SilentBrokers(silent_brokers));

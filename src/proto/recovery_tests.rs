@@ -1,7 +1,10 @@
 use super::*;
 use crate::{
     ids::ProducerEpoch,
-    proto::naming::{Naming, Ownership},
+    proto::{
+        naming::{Naming, Ownership},
+        settle::OpenTransaction,
+    },
 };
 
 fn committable(id: &str, producer_id: i64) -> Committable {
@@ -21,13 +24,13 @@ fn restored(committables: Vec<(Committable, CommitStatus)>) -> Restored {
     let prefix = IdPrefix::new("job").unwrap();
     let writer = WriterState {
         naming: Naming::Pooled,
-        prefix: prefix.clone(),
+        prefix,
         former_prefixes: vec![IdPrefix::new("old").unwrap()],
         ownership: Ownership::new(0, 2).unwrap(),
         active: vec![],
         retired: vec![],
     };
-    Restored { committables, writer, prefix, level: 2 }
+    Restored { committables, writers: vec![writer], level: 2 }
 }
 
 fn listed(id: &str, producer_id: i64, state: CoordinatorState) -> ListedTransaction {
@@ -257,7 +260,7 @@ fn retired_ids_stay_untouched() {
         by: None,
         partitions: vec![],
     };
-    state.writer.retired = vec![hanging.clone()];
+    state.writers[0].retired = vec![hanging.clone()];
     let mut recovery = Recovery::new(state);
     let listing = list(vec![listed("job-0-0", 1, CoordinatorState::Ongoing)]);
     let effects = run(&mut recovery, vec![listing, RecoveryInput::Open(Some(vec![open(1, 3)]))]);
@@ -268,7 +271,7 @@ fn retired_ids_stay_untouched() {
 #[test]
 fn what_was_written_at_the_checkpoint_is_looked_at_even_when_hidden() {
     let mut state = restored(vec![]);
-    state.writer.active = ids(&["job-0-2"]);
+    state.writers[0].active = ids(&["job-0-2"]);
     let mut recovery = Recovery::new(state);
     let effects = run(&mut recovery, vec![list(vec![]), RecoveryInput::Open(Some(vec![]))]);
     assert_eq!(effects.last(), Some(&RecoveryEffect::Describe(ids(&["job-0-2"]))));

@@ -16,5 +16,5 @@ mod writer;
 
 pub use committer::{Committed, Committer};
 pub use config::{SinkConfig, SinkConfigError};
-pub use recovery::{RecoverError, RecoveryPhase, RecoveryReport, SinkState, recover};
+pub use recovery::{RecoverError, RecoveryPhase, RecoveryReport, Share, Sink, SinkState};
 pub use writer::{PrepareCommitError, SinkWriter, WriteError};

@@ -1,9 +1,10 @@
-//! What happens after a restart, before the first record: the recovery machine, driven.
+//! What happens after a restart, before the first record.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+mod driver;
 
-use futures::future::join_all;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use self::driver::Driver;
 use super::{
     committer::{Committed, Committer},
     config::SinkConfig,
@@ -11,29 +12,43 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError, Resumed, Topic},
-    ids::{TopicPartition, TransactionalId},
+    ids::TransactionalId,
     proto::{
         committable::Committable,
-        naming::{NamingError, Ownership},
-        pool::{Pool, Slot, SlotState, WriterState},
-        recovery::{
-            Blindness, CommitAnswer, CommitStatus, FenceAnswer, Recovered, Recovery, RecoveryEffect,
-            RecoveryError, RecoveryInput, Restored,
-        },
-        resume::{Described, First, Outcome},
+        naming::NamingError,
+        pool::{Pool, SlotState, WriterState},
+        recovery::{Blindness, CommitStatus, Recovered, Recovery, RecoveryError, Restored},
         settle::CommittedButHanging,
     },
 };
 
-/// What a restart begins with: the sink's part of the newest complete checkpoint. Empty for a first start.
+/// A sink: where it writes to, and how.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    client: Client,
+    config: Arc<SinkConfig>,
+    topics: Vec<Topic>,
+}
+
+/// What a restart begins with: the sink's part of the newest complete checkpoint, as a whole, of every subtask. Empty
+/// for a first start.
 #[derive(Debug, Clone, Default)]
 pub struct SinkState {
     /// The number of that checkpoint.
     pub checkpoint: u64,
     /// Its committables, and what was known of them.
     pub committables: Vec<(Committable, CommitStatus)>,
-    /// The writer's state in it.
-    pub writer: Option<WriterState>,
+    /// The states of all writers in it, in any order.
+    pub writers: Vec<WriterState>,
+}
+
+/// One subtask of a sink whose subtasks recover apart, on different machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// The subtask, from 0.
+    pub subtask: u32,
+    /// How many there are now.
+    pub total: u32,
 }
 
 /// The phases of a recovery, for observers.
@@ -62,7 +77,7 @@ pub struct RecoveryReport {
     pub blind: Vec<Blindness>,
 }
 
-/// Why the writer must not begin.
+/// Why no writer may begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -93,49 +108,95 @@ impl fmt::Display for NotCommitted<'_> {
     }
 }
 
-/// Recovers, in the one order that loses nothing: commit what the checkpoint lists, find leftovers and abort
-/// them, see that the aborts reached every partition; only then is there a writer.
-///
-/// # Errors
-/// [`RecoverError`]; calling it again is right.
-///
-/// # Cancel safety
-/// Cancel safe: everything it does can be done again.
-pub async fn recover(
-    client: &Client,
-    config: &Arc<SinkConfig>,
-    topics: &[Topic],
-    state: SinkState,
-    observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
-) -> Result<(SinkWriter, RecoveryReport), RecoverError> {
-    let pool = match &state.writer {
-        Some(writer) => Pool::restore(writer, config.naming, config.prefix.clone(), config.slots)?,
-        None => {
-            let ownership = Ownership::new(0, 1)?;
-            Pool::new(config.naming, config.prefix.clone(), ownership, config.slots)
-        }
+impl Sink {
+    /// A sink that writes to these topics. Recovery looks on them for open transactions.
+    #[must_use]
+    pub fn new(client: Client, config: Arc<SinkConfig>, topics: Vec<Topic>) -> Self {
+        Self { client, config, topics }
     }
-    .with_reuse(config.reuse);
-    let restored = Restored {
-        committables: state.committables.clone(),
-        writer: state.writer.clone().unwrap_or_else(|| pool.state_to_keep()),
-        prefix: config.prefix.clone(),
-        level: client.transaction_level().await?,
-    };
-    let driver = Driver { client, config, topics, observer, resumed: Vec::new(), failed: Vec::new() };
-    let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
-    let pool = pool_after(pool, &state, &recovered, &driver.resumed);
-    let mut writer = SinkWriter::new(client.clone(), Arc::clone(config), pool, state.checkpoint);
-    for (committable, resumed) in &driver.resumed {
-        writer.decided(committable, resumed);
+
+    /// A committer of it.
+    #[must_use]
+    pub fn committer(&self) -> Committer {
+        Committer::new(self.client.clone(), Arc::clone(&self.config))
     }
-    let report = RecoveryReport {
-        resumed: driver.resumed,
-        aborted: recovered.aborted,
-        hanging: recovered.retired,
-        blind: recovered.blind,
-    };
-    Ok((writer, report))
+
+    /// Recovers the whole sink, in the one order that loses nothing: commit what the checkpoint lists, find leftovers
+    /// and abort them, see that the aborts reached every partition; only then are there writers, one per subtask, in
+    /// their order. There may have been another number of subtasks before.
+    ///
+    /// # Errors
+    /// [`RecoverError`]; calling it again is right.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: everything it does can be done again.
+    pub async fn recover(
+        &self,
+        subtasks: u32,
+        state: SinkState,
+        observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
+    ) -> Result<(Vec<SinkWriter>, RecoveryReport), RecoverError> {
+        let writers = self.deal(&state, subtasks)?;
+        self.recover_writers(writers, state, observer).await
+    }
+
+    /// Recovers one subtask's share: what it owns of the ids and committables of `state`, which is that of the whole
+    /// sink for every share. All shares must be recovered; each id belongs to exactly one of them.
+    ///
+    /// # Errors
+    /// [`RecoverError`], as [`recover`](Self::recover).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn recover_share(
+        &self,
+        share: Share,
+        mut state: SinkState,
+        observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
+    ) -> Result<(SinkWriter, RecoveryReport), RecoverError> {
+        let Share { subtask, total } = share;
+        let all = self.deal(&state, total)?;
+        let index = usize::try_from(subtask).unwrap_or(usize::MAX);
+        let Some(own) = all.get(index) else {
+            return Err(NamingError::NoSuchSubtask { subtask, total }.into());
+        };
+        state.committables.retain(|(c, _)| WriterState::owner(&all, &c.transactional_id) == index);
+        let (writers, report) = self.recover_writers(vec![own.clone()], state, observer).await?;
+        let writer = writers.into_iter().next();
+        Ok((writer.ok_or(NamingError::NoSuchSubtask { subtask, total })?, report))
+    }
+
+    fn deal(&self, state: &SinkState, subtasks: u32) -> Result<Vec<WriterState>, NamingError> {
+        WriterState::deal(&state.writers, subtasks, self.config.naming, &self.config.prefix)
+    }
+
+    async fn recover_writers(
+        &self,
+        writers: Vec<WriterState>,
+        state: SinkState,
+        observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
+    ) -> Result<(Vec<SinkWriter>, RecoveryReport), RecoverError> {
+        let restored = Restored {
+            committables: state.committables.clone(),
+            writers: writers.clone(),
+            level: self.client.transaction_level().await?,
+        };
+        let driver = Driver { sink: self, observer, resumed: Vec::new(), failed: Vec::new() };
+        let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
+        let resumed = driver.resumed;
+        let writer = |(index, writer): (usize, &WriterState)| {
+            let own = recovered.of_writer(&writers, index);
+            let pool = Pool::restore(writer, self.config.slots).with_reuse(self.config.reuse);
+            let pool = pool_after(pool, &state, &own, &resumed);
+            let (client, config) = (self.client.clone(), Arc::clone(&self.config));
+            let mut writer = SinkWriter::new(client, config, pool, state.checkpoint);
+            resumed.iter().for_each(|(committable, resumed)| writer.decided(committable, resumed));
+            writer
+        };
+        let all = writers.iter().enumerate().map(writer).collect();
+        let Recovered { aborted, retired, blind, .. } = recovered;
+        Ok((all, RecoveryReport { resumed, aborted, hanging: retired, blind }))
+    }
 }
 
 /// The ids of restored committables are in use until the checkpoint that drops them is durable.
@@ -148,8 +209,10 @@ fn pool_after(
     pool.recovered(recovered);
     let retired: BTreeSet<_> = recovered.retired.iter().map(|r| &r.transactional_id).collect();
     for (committable, status) in &state.committables {
-        let slot: Option<Slot> = pool.slot(&committable.transactional_id);
-        let Some(slot) = slot.filter(|_| !retired.contains(&committable.transactional_id)) else { continue };
+        let Some(slot) = pool.slot(&committable.transactional_id) else { continue };
+        if retired.contains(&committable.transactional_id) {
+            continue;
+        }
         pool.adopt(slot, SlotState::Prepared(state.checkpoint));
         if *status != CommitStatus::Pending && resumed.iter().all(|(c, _)| c != committable) {
             // Decided before the restart, and not known to be settled.
@@ -157,113 +220,4 @@ fn pool_after(
         }
     }
     pool
-}
-
-struct Driver<'a> {
-    client: &'a Client,
-    config: &'a Arc<SinkConfig>,
-    topics: &'a [Topic],
-    observer: &'a (dyn Fn(RecoveryPhase) + Send + Sync),
-    resumed: Vec<(Committable, Resumed)>,
-    failed: Vec<Committed>,
-}
-
-impl Driver<'_> {
-    async fn run(mut self, mut machine: Recovery) -> Result<(Recovered, Self), RecoverError> {
-        let clock = self.client.clock();
-        loop {
-            if let Some(result) = machine.result() {
-                return match result.clone() {
-                    Ok(recovered) => Ok((recovered, self)),
-                    Err(RecoveryError::NotCommitted(_)) => Err(RecoverError::NotCommitted(self.failed)),
-                    Err(e @ RecoveryError::NotFenced(_)) => Err(RecoverError::Leftovers(e)),
-                };
-            }
-            let Some(effect) = machine.poll_effect() else {
-                // One effect is always under way until there is a result.
-                return Err(RecoverError::Leftovers(RecoveryError::NotFenced(Vec::new())));
-            };
-            let input = self.act(effect).await;
-            _ = machine.handle(clock.now(), input);
-        }
-    }
-
-    async fn act(&mut self, effect: RecoveryEffect) -> RecoveryInput {
-        match effect {
-            RecoveryEffect::Commit(committables) => {
-                (self.observer)(RecoveryPhase::Commit);
-                RecoveryInput::Committed(self.commit(committables).await)
-            }
-            RecoveryEffect::List { patterns } => {
-                (self.observer)(RecoveryPhase::Look);
-                let (transactions, silent_brokers) = self.client.list_for_recovery(&patterns).await;
-                RecoveryInput::Listed { transactions, silent_brokers }
-            }
-            RecoveryEffect::LookForOpen => {
-                RecoveryInput::Open(self.client.open_producers(&self.partitions()).await)
-            }
-            RecoveryEffect::Describe(ids) => {
-                RecoveryInput::Described(join_all(ids.iter().map(|id| self.describe(id))).await)
-            }
-            RecoveryEffect::Fence(ids) => {
-                (self.observer)(RecoveryPhase::Fence);
-                RecoveryInput::Fenced(join_all(ids.into_iter().map(|id| self.fence(id))).await)
-            }
-            RecoveryEffect::Settle(targets) => {
-                (self.observer)(RecoveryPhase::Settle);
-                let wait = self.config.settle_timeout;
-                let settled = targets.into_iter().map(|target| self.client.settle(target, wait));
-                RecoveryInput::Settled(join_all(settled).await)
-            }
-        }
-    }
-
-    fn partitions(&self) -> Vec<TopicPartition> {
-        let all = self.topics.iter().flat_map(|t| {
-            (0..t.partitions()).map(|partition| TopicPartition { topic: t.name().clone(), partition })
-        });
-        all.collect()
-    }
-
-    async fn commit(&mut self, committables: Vec<Committable>) -> Vec<CommitAnswer> {
-        let committer = Committer::new(self.client.clone(), Arc::clone(self.config));
-        let all = committables.into_iter().map(|c| committer.commit_one(c, First::EndTxn));
-        let mut answers = Vec::new();
-        for committed in join_all(all).await {
-            match committed.result {
-                Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
-                    self.resumed.push((committed.committable, resumed));
-                    answers.push(CommitAnswer::Committed);
-                }
-                Ok(_) | Err(_) => {
-                    self.failed.push(committed);
-                    answers.push(CommitAnswer::Failed);
-                }
-            }
-        }
-        answers
-    }
-
-    async fn describe(&self, id: &TransactionalId) -> Described {
-        for _ in 0..50 {
-            match self.client.describe_for_recovery(id).await {
-                Described::Retry | Described::Relookup => {
-                    tokio::time::sleep(Duration::from_millis(100)).await
-                }
-                described => return described,
-            }
-        }
-        Described::Retry
-    }
-
-    async fn fence(&self, id: TransactionalId) -> FenceAnswer {
-        let producer = self.client.transactional_producer(id.clone());
-        match producer.transaction_timeout(self.config.transaction_timeout).init().await {
-            Ok(_) => FenceAnswer::Fenced,
-            Err(cause) => {
-                tracing::error!(transactional_id = %id, %cause, "a leftover could not be aborted");
-                FenceAnswer::Failed
-            }
-        }
-    }
 }

@@ -6,6 +6,8 @@
     reason = "a module of several test binaries, some of which use all of it and some a part"
 )]
 
+pub mod job;
+
 use std::{future::Future, time::Duration};
 
 use kafka_2pc::{

@@ -6,7 +6,6 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
-    input::{Input, InputError},
     report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
 };
@@ -24,7 +23,8 @@ use crate::{
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
     record::{HeaderRef, RecordRef},
-    sink::{Committed, Committer, SinkState, SinkWriter, WriteError, recover},
+    sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
+    source::{Input, InputError},
 };
 
 /// Runs the job until its input ends, `stop` is done, or something is wrong.
@@ -108,13 +108,13 @@ impl<'a> Running<'a> {
         let state = SinkState {
             checkpoint: checkpoint.id,
             committables: checkpoint.committables.iter().map(|l| (l.committable.clone(), l.status)).collect(),
-            writer: checkpoint.writers.first().cloned(),
+            writers: checkpoint.writers.clone(),
         };
         job.steps.note(Note::Recovery);
         let steps = job.steps.clone();
         let observer = move |phase| steps.recovery(phase);
-        let topics = std::slice::from_ref(&topic);
-        let (writer, report) = recover(client, &config, topics, state, &observer).await?;
+        let sink = Sink::new(client.clone(), config, vec![topic.clone()]);
+        let (writer, report) = sink.recover_share(Share { subtask: 0, total: 1 }, state, &observer).await?;
         job.steps.note(Note::Recovered {
             resumed: report.resumed.len() as u64,
             aborted: report.aborted.len() as u64,
@@ -126,7 +126,7 @@ impl<'a> Running<'a> {
         let now = clock.now();
         let mut running = Self {
             client: client.clone(),
-            committer: Committer::new(client.clone(), config),
+            committer: sink.committer(),
             listed: checkpoint.committables.clone(),
             checkpoint,
             position,

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::input::InputError;
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, TopicError},
     ids::{TopicPartition, TransactionalId},
     proto::{committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
+    source::InputError,
 };
 
 /// What a job did.

@@ -28,8 +28,8 @@ use read::{Done, FetchSettings, Fetched, Want};
 use super::{offsets, router::Router};
 use crate::{
     exchange::{Isolation, OffsetAt},
-    ids::{Moment, NodeId, TopicName, TopicPartition},
-    record::Record,
+    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
+    record::StoredRecord,
 };
 
 /// How often the ids of the topics are looked at, because a topic may be deleted and created anew under its name.
@@ -67,7 +67,7 @@ pub struct ConsumerRecord {
     /// Its partition.
     pub partition: i32,
     /// The record with its offset. Keys and values may be slices of a whole fetched payload: copy what is to be kept.
-    pub record: Record,
+    pub record: StoredRecord,
 }
 
 /// Settings of a [`Consumer`].
@@ -97,6 +97,14 @@ pub struct Consumer {
     generations: u64,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
+}
+
+/// What a caller waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Records,
+    /// Records, or a position that moved without any.
+    Progress,
 }
 
 impl ConsumerBuilder {
@@ -168,6 +176,15 @@ impl Consumer {
         }
     }
 
+    /// Reads one partition more, or elsewhere if it is assigned already. If `topic` is known, the topic must have that
+    /// id: an offset that was kept means nothing in another topic of the same name
+    /// ([`ConsumerError::Recreated`]).
+    pub fn add(&mut self, partition: TopicPartition, start: Start, topic: TopicId) {
+        self.unassign(&partition);
+        self.generations += 1;
+        self.partitions.push(Partition::new(partition, start, self.generations).of_topic(topic));
+    }
+
     /// Reads a partition no longer.
     pub fn unassign(&mut self, partition: &TopicPartition) {
         self.partitions.retain(|p| p.place != *partition);
@@ -196,6 +213,20 @@ impl Consumer {
         self.partitions.iter().find(|p| p.place == *partition)?.position()
     }
 
+    /// The id of an assigned partition's topic; unknown before its first metadata, and on brokers before 2.8.
+    #[must_use]
+    pub fn topic_id(&self, partition: &TopicPartition) -> TopicId {
+        let found = self.partitions.iter().find(|p| p.place == *partition);
+        found.map_or(TopicId::UNKNOWN, Partition::topic_id)
+    }
+
+    /// The leader epoch of the last batch before [`position`](Self::position) (KIP-320), if one was read since the
+    /// partition was assigned or sought.
+    #[must_use]
+    pub fn leader_epoch(&self, partition: &TopicPartition) -> Option<i32> {
+        self.partitions.iter().find(|p| p.place == *partition)?.leader_epoch()
+    }
+
     /// The records of the next batch that has any; all are of one partition, in its order.
     ///
     /// # Errors
@@ -204,7 +235,20 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe: no record is lost, and fetches that are under way go on with the next call.
     pub async fn next_batch(&mut self) -> Result<Vec<ConsumerRecord>, ConsumerError> {
-        poll_fn(|cx| self.poll_batch(cx)).await
+        poll_fn(|cx| self.poll_until(cx, Until::Records)).await
+    }
+
+    /// As [`next_batch`](Self::next_batch), but comes back without records when a position has moved over what is not
+    /// handed out: control records, aborted transactions, batches that compaction emptied. A reader that stops at an
+    /// offset would wait for ever otherwise.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn advance(&mut self) -> Result<Vec<ConsumerRecord>, ConsumerError> {
+        poll_fn(|cx| self.poll_until(cx, Until::Progress)).await
     }
 
     /// As [`next_batch`](Self::next_batch), or nothing if `timeout` passes before there is a record.
@@ -256,7 +300,11 @@ impl Consumer {
         self.assignment().into_iter().map(|place| (place, at)).collect()
     }
 
-    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<ConsumerRecord>, ConsumerError>> {
+    fn poll_until(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Until,
+    ) -> Poll<Result<Vec<ConsumerRecord>, ConsumerError>> {
         if self.partitions.is_empty() {
             return Poll::Ready(Err(ConsumerError::NothingAssigned));
         }
@@ -264,6 +312,9 @@ impl Consumer {
             let now = self.router.clock.now();
             if let Some(records) = self.take_buffered(now)? {
                 return Poll::Ready(Ok(records));
+            }
+            if until == Until::Progress && self.take_moved() {
+                return Poll::Ready(Ok(Vec::new()));
             }
             self.start_jobs(now);
             if let Poll::Ready(Some(done)) = self.jobs.poll_next_unpin(cx) {
@@ -298,6 +349,11 @@ impl Consumer {
             }
         }
         Ok(None)
+    }
+
+    /// Whether any position has moved since this was asked last.
+    fn take_moved(&mut self) -> bool {
+        self.partitions.iter_mut().filter_map(|p| std::mem::take(&mut p.moved).then_some(())).count() > 0
     }
 
     fn start_jobs(&mut self, now: Moment) {
@@ -380,7 +436,7 @@ impl Stream for Consumer {
     type Item = Result<Vec<ConsumerRecord>, ConsumerError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_batch(cx).map(Some)
+        self.poll_until(cx, Until::Records).map(Some)
     }
 }
 

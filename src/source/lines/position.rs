@@ -40,7 +40,7 @@ impl InputPosition {
         fields.finish(position)
     }
 
-    pub(super) fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {
         Ok(Self {
             source: fields.text()?,
             bytes: fields.u64()?,

@@ -9,11 +9,11 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::checkpoint::InputPosition;
+use super::position::InputPosition;
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum LinesInput {
     /// A file; it can be read again from any position.
     File(PathBuf),
     /// The standard input; a restart needs the same stream fed again.
@@ -92,7 +92,7 @@ pub struct Input {
     ended: bool,
 }
 
-impl Source {
+impl LinesInput {
     /// Its name, for messages and for the checkpoint.
     #[must_use]
     pub fn name(&self) -> String {
@@ -119,18 +119,18 @@ impl Input {
     /// # Errors
     /// [`InputError`].
     pub async fn open(
-        source: &Source,
+        source: &LinesInput,
         position: InputPosition,
         max_line_bytes: usize,
     ) -> Result<Self, InputError> {
         let name = source.name();
         let (to_us, chunks) = mpsc::channel(4);
         match source {
-            Source::File(path) => {
+            LinesInput::File(path) => {
                 let file = open_file(path, &name)?;
                 std::thread::spawn(move || read_all(file, &to_us));
             }
-            Source::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
+            LinesInput::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
         }
         let start = InputPosition { source: Arc::from(name.as_str()), ..InputPosition::default() };
         let mut input = Self {

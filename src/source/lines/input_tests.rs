@@ -4,10 +4,10 @@ use super::*;
 
 const MAX: usize = 1 << 20;
 
-fn file(content: &[u8]) -> (tempfile::NamedTempFile, Source) {
+fn file(content: &[u8]) -> (tempfile::NamedTempFile, LinesInput) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
-    let source = Source::File(file.path().to_owned());
+    let source = LinesInput::File(file.path().to_owned());
     (file, source)
 }
 
@@ -102,14 +102,14 @@ async fn a_named_pipe_cannot_be_read_again() {
     let (kept, source) = file(b"a\n");
     assert!(source.is_seekable());
     drop(kept);
-    assert!(!source.is_seekable() && !Source::Stdin.is_seekable());
-    assert!(!Source::File("/dev/null".into()).is_seekable());
+    assert!(!source.is_seekable() && !LinesInput::Stdin.is_seekable());
+    assert!(!LinesInput::File("/dev/null".into()).is_seekable());
 }
 
 #[tokio::test]
 async fn a_missing_file_and_a_directory_are_named() {
     for path in ["/nowhere/at/all", "/"] {
-        let source = Source::File(path.into());
+        let source = LinesInput::File(path.into());
         let error = Input::open(&source, InputPosition::default(), MAX).await.unwrap_err();
         assert!(error.to_string().starts_with(path), "{error}");
     }

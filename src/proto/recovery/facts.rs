@@ -1,0 +1,174 @@
+//! What a recovery is told, what it wants, and what comes of it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
+    proto::{
+        committable::Committable,
+        pool::WriterState,
+        resume::{CoordinatorState, Decision, Described},
+        settle::{CommittedButHanging, OpenTransaction, SettleError, SettleTarget, Settled},
+    },
+};
+
+/// What is known of a listed committable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitStatus {
+    /// To be committed.
+    Pending,
+    /// Decided, and not known to be settled: it is not committed again, but its id is not used either.
+    Decided(Decision),
+}
+
+/// What a restart begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The committables of the restored checkpoint that are these writers'.
+    pub committables: Vec<(Committable, CommitStatus)>,
+    /// The states of the writers that recover together, as [`WriterState::deal`] gave them to this run: those of all
+    /// subtasks, or that of one.
+    pub writers: Vec<WriterState>,
+    /// The finalized level of `transaction.version`.
+    pub level: i16,
+}
+
+/// A line of a ListTransactions answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedTransaction {
+    /// The id.
+    pub transactional_id: TransactionalId,
+    /// Its producer id.
+    pub producer_id: ProducerId,
+    /// Its state.
+    pub state: CoordinatorState,
+}
+
+/// An open transaction on a partition, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenProducer {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The topic's id.
+    pub topic_id: TopicId,
+    /// The producer id.
+    pub producer_id: ProducerId,
+    /// What is open.
+    pub open: OpenTransaction,
+}
+
+/// What became of a committable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitAnswer {
+    /// It is committed.
+    Committed,
+    /// It is lost or undecidable, and the job's policy is to go on.
+    GivenUp,
+    /// No final answer, or one that the policy does not accept.
+    Failed,
+}
+
+/// What became of a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceAnswer {
+    /// A bare InitProducerId was granted.
+    Fenced,
+    /// It was not.
+    Failed,
+}
+
+/// A fact. Lists are in the order of what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryInput {
+    /// Every committable was tried.
+    Committed(Vec<CommitAnswer>),
+    /// Every broker was asked.
+    Listed {
+        /// What they list; ids that we may not describe are silently left out.
+        transactions: Vec<ListedTransaction>,
+        /// Brokers that did not answer.
+        silent_brokers: usize,
+    },
+    /// The sink's partitions were looked at; `None` when that is not permitted or not possible.
+    Open(Option<Vec<OpenProducer>>),
+    /// The ids were described.
+    Described(Vec<Described>),
+    /// The leftovers were fenced.
+    Fenced(Vec<FenceAnswer>),
+    /// The fenced transactions were looked at.
+    Settled(Vec<Result<Settled, SettleError>>),
+}
+
+/// An intent; one is under way at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryEffect {
+    /// Commit these with [`Resume`](crate::proto::resume::Resume), each on its own.
+    Commit(Vec<Committable>),
+    /// List the transactions that match any of these RE2 patterns, from every broker.
+    List {
+        /// One pattern per prefix.
+        patterns: Vec<String>,
+    },
+    /// Look for open transactions on every partition of the sink's topics.
+    LookForOpen,
+    /// Describe these ids.
+    Describe(Vec<TransactionalId>),
+    /// Fence these by a bare InitProducerId.
+    Fence(Vec<TransactionalId>),
+    /// See with [`Settle`](crate::proto::settle::Settle) whether these aborts have reached every partition.
+    Settle(Vec<SettleTarget>),
+}
+
+/// The writer may begin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Leftovers that were aborted; their ids are free.
+    pub aborted: Vec<TransactionalId>,
+    /// Transactions that hang: retired, and candidates for a repair where it is told how the decision came about.
+    pub retired: Vec<CommittedButHanging>,
+    /// Ids that must not be used in this run: they could not be looked at, or a committable holds them.
+    pub avoid: BTreeSet<TransactionalId>,
+    /// What recovery could not see.
+    pub blind: Vec<Blindness>,
+}
+
+impl Recovered {
+    /// What of it concerns the writer at `index` of those that recovered together.
+    #[must_use]
+    pub fn of_writer(&self, all: &[WriterState], index: usize) -> Self {
+        let its = |id: &TransactionalId| WriterState::owner(all, id) == index;
+        Self {
+            aborted: self.aborted.iter().filter(|id| its(id)).cloned().collect(),
+            retired: self.retired.iter().filter(|r| its(&r.transactional_id)).cloned().collect(),
+            avoid: self.avoid.iter().filter(|id| its(id)).cloned().collect(),
+            blind: self.blind.clone(),
+        }
+    }
+}
+
+/// Something that recovery could not see. A leftover there ends by its timeout, and holds readers up until then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blindness {
+    /// This many brokers did not list their transactions.
+    SilentBrokers(usize),
+    /// Open transactions on the partitions cannot be told; ids that were used before are not used again.
+    OpenTransactions,
+    /// This id cannot be described.
+    Id(TransactionalId),
+}
+
+/// Why the writer must not begin. All of it can be tried again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// Transactions of the restored checkpoint are not committed.
+    #[error("{} transactions of the restored checkpoint are not committed", .0.len())]
+    NotCommitted(Vec<TransactionalId>),
+    /// Leftovers could not be fenced: somebody may still write in them.
+    #[error("{} leftover transactions could not be fenced", .0.len())]
+    NotFenced(Vec<TransactionalId>),
+}
+
+/// A fact that was not asked for, or of another length than what was asked; the state is as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this fact was not asked for")]
+pub struct Misuse;

@@ -1,0 +1,126 @@
+//! The recovery machine, driven.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::{RecoverError, RecoveryPhase, Sink};
+use crate::{
+    client::Resumed,
+    ids::{TopicPartition, TransactionalId},
+    proto::{
+        committable::Committable,
+        recovery::{
+            CommitAnswer, FenceAnswer, Recovered, Recovery, RecoveryEffect, RecoveryError, RecoveryInput,
+        },
+        resume::{Described, First, Outcome},
+    },
+    sink::committer::Committed,
+};
+
+pub(super) struct Driver<'a> {
+    pub(super) sink: &'a Sink,
+    pub(super) observer: &'a (dyn Fn(RecoveryPhase) + Send + Sync),
+    pub(super) resumed: Vec<(Committable, Resumed)>,
+    pub(super) failed: Vec<Committed>,
+}
+
+impl Driver<'_> {
+    pub(super) async fn run(mut self, mut machine: Recovery) -> Result<(Recovered, Self), RecoverError> {
+        let clock = self.sink.client.clock();
+        loop {
+            if let Some(result) = machine.result() {
+                return match result.clone() {
+                    Ok(recovered) => Ok((recovered, self)),
+                    Err(RecoveryError::NotCommitted(_)) => Err(RecoverError::NotCommitted(self.failed)),
+                    Err(e @ RecoveryError::NotFenced(_)) => Err(RecoverError::Leftovers(e)),
+                };
+            }
+            let Some(effect) = machine.poll_effect() else {
+                // One effect is always under way until there is a result.
+                return Err(RecoverError::Leftovers(RecoveryError::NotFenced(Vec::new())));
+            };
+            let input = self.act(effect).await;
+            _ = machine.handle(clock.now(), input);
+        }
+    }
+
+    async fn act(&mut self, effect: RecoveryEffect) -> RecoveryInput {
+        match effect {
+            RecoveryEffect::Commit(committables) => {
+                (self.observer)(RecoveryPhase::Commit);
+                RecoveryInput::Committed(self.commit(committables).await)
+            }
+            RecoveryEffect::List { patterns } => {
+                (self.observer)(RecoveryPhase::Look);
+                let (transactions, silent_brokers) = self.sink.client.list_for_recovery(&patterns).await;
+                RecoveryInput::Listed { transactions, silent_brokers }
+            }
+            RecoveryEffect::LookForOpen => {
+                RecoveryInput::Open(self.sink.client.open_producers(&self.partitions()).await)
+            }
+            RecoveryEffect::Describe(ids) => {
+                RecoveryInput::Described(join_all(ids.iter().map(|id| self.describe(id))).await)
+            }
+            RecoveryEffect::Fence(ids) => {
+                (self.observer)(RecoveryPhase::Fence);
+                RecoveryInput::Fenced(join_all(ids.into_iter().map(|id| self.fence(id))).await)
+            }
+            RecoveryEffect::Settle(targets) => {
+                (self.observer)(RecoveryPhase::Settle);
+                let wait = self.sink.config.settle_timeout;
+                let settled = targets.into_iter().map(|target| self.sink.client.settle(target, wait));
+                RecoveryInput::Settled(join_all(settled).await)
+            }
+        }
+    }
+
+    fn partitions(&self) -> Vec<TopicPartition> {
+        let all = self.sink.topics.iter().flat_map(|t| {
+            (0..t.partitions()).map(|partition| TopicPartition { topic: t.name().clone(), partition })
+        });
+        all.collect()
+    }
+
+    async fn commit(&mut self, committables: Vec<Committable>) -> Vec<CommitAnswer> {
+        let committer = self.sink.committer();
+        let all = committables.into_iter().map(|c| committer.commit_one(c, First::EndTxn));
+        let mut answers = Vec::new();
+        for committed in join_all(all).await {
+            match committed.result {
+                Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
+                    self.resumed.push((committed.committable, resumed));
+                    answers.push(CommitAnswer::Committed);
+                }
+                Ok(_) | Err(_) => {
+                    self.failed.push(committed);
+                    answers.push(CommitAnswer::Failed);
+                }
+            }
+        }
+        answers
+    }
+
+    async fn describe(&self, id: &TransactionalId) -> Described {
+        for _ in 0..50 {
+            match self.sink.client.describe_for_recovery(id).await {
+                Described::Retry | Described::Relookup => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
+                described => return described,
+            }
+        }
+        Described::Retry
+    }
+
+    async fn fence(&self, id: TransactionalId) -> FenceAnswer {
+        let producer = self.sink.client.transactional_producer(id.clone());
+        match producer.transaction_timeout(self.sink.config.transaction_timeout).init().await {
+            Ok(_) => FenceAnswer::Fenced,
+            Err(cause) => {
+                tracing::error!(transactional_id = %id, %cause, "a leftover could not be aborted");
+                FenceAnswer::Failed
+            }
+        }
+    }
+}
