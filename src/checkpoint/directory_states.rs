@@ -5,7 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -15,41 +15,47 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     error::StoreError,
-    files::{readable_name, sync_dir, write_whole},
+    files::Disk,
     handle::{INLINE_STATE_BYTES, StateHandle},
+    kept::{Item, Kept},
+    names::StateName,
     store::StateStore,
 };
 
-/// What the names of state files end with.
-pub(super) const STATE: &str = ".state";
-
-/// The files of one owner. Clones share them; the lock is held until the last one is gone, for one may be writing.
+/// The state files of one owner. Clones share them; the lock is held until the last one is gone, for it may be
+/// writing.
 #[derive(Debug, Clone)]
 pub(super) struct DirectoryStates(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     dir: PathBuf,
-    /// A number that no other owner has.
-    owner: u64,
+    disk: Disk,
+    owner_epoch: u64,
     next: AtomicU64,
+    kept: Mutex<Kept>,
     /// Closing the file frees the lock.
     _lock: File,
 }
 
 impl DirectoryStates {
-    pub(super) fn new(dir: PathBuf, owner: u64, lock: File) -> Self {
-        Self(Arc::new(Inner { dir, owner, next: AtomicU64::new(0), _lock: lock }))
+    pub(super) fn new(dir: PathBuf, disk: Disk, owner_epoch: u64, kept: Kept, lock: File) -> Self {
+        let kept = Mutex::new(kept);
+        Self(Arc::new(Inner { dir, disk, owner_epoch, next: AtomicU64::new(0), kept, _lock: lock }))
+    }
+
+    /// The store's books.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.0.dir.join(name)
     }
 
-    /// A name that no other state has: the owner and a number make it so.
     fn unique_name(&self, label: &str) -> Arc<str> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        format!("{}.{}.{number}{STATE}", readable_name(label), self.0.owner).into()
+        StateName { label, owner_epoch: self.0.owner_epoch, number }.to_string().into()
     }
 }
 
@@ -60,9 +66,8 @@ impl StateStore for DirectoryStates {
         }
         let (name, states) = (self.unique_name(name), self.clone());
         blocking(self.path(&name), move || {
-            let path = states.path(&name);
-            write_whole(&path, &bytes, &mut || {})?;
-            sync_dir(&states.0.dir)?;
+            states.0.disk.write_whole(&states.path(&name), &bytes, &mut || {})?;
+            states.kept().put(Arc::clone(&name));
             Ok(StateHandle::stored(name, &bytes))
         })
     }
@@ -75,6 +80,21 @@ impl StateStore for DirectoryStates {
                 blocking(path.clone(), move || read_state(&path, &handle))
             }
         }
+    }
+
+    fn discard<'a>(&'a self, handle: &'a StateHandle) -> BoxFuture<'a, Result<(), StoreError>> {
+        let StateHandle::Stored { name, .. } = handle else { return async { Ok(()) }.boxed() };
+        if !self.kept().discard(name) {
+            return async { Ok(()) }.boxed();
+        }
+        let (name, states) = (Arc::clone(name), self.clone());
+        blocking(self.path(&name), move || {
+            let removed = states.0.disk.remove(&states.path(&name));
+            if removed.is_err() {
+                states.kept().leftovers([Item::State(name)]);
+            }
+            removed
+        })
     }
 }
 

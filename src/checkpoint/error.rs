@@ -9,10 +9,35 @@ use crate::{ids::TopicId, proto::sealed::StateError};
 #[non_exhaustive]
 pub enum StoreError {
     /// Another process owns the state.
-    #[error("{} is in use by another process; a job's state has one owner at a time", path.display())]
+    #[error("{} is in use by another process ({holder}); a job's state has one owner at a time", path.display())]
     Locked {
-        /// The lock file.
+        /// The lock, or the state itself where it has no lock of its own.
         path: PathBuf,
+        /// How that process calls itself.
+        holder: Arc<str>,
+    },
+    /// This was the owner, and another one has taken the state over: nothing more may be written. Stop the job.
+    #[error(
+        "{}: this was owner {epoch} of the state, and {holder} has taken it over as owner {by}; this job must stop",
+        path.display()
+    )]
+    Fenced {
+        /// The state.
+        path: PathBuf,
+        /// The epoch of this owner.
+        epoch: u64,
+        /// The epoch of the new one.
+        by: u64,
+        /// How the new one calls itself.
+        holder: Arc<str>,
+    },
+    /// A checkpoint names a state that the store does not hold. Nothing was written.
+    #[error("checkpoint {checkpoint} names the state `{name}`, which is not in the store")]
+    UnknownState {
+        /// The checkpoint that was to be written.
+        checkpoint: u64,
+        /// The state's name.
+        name: Arc<str>,
     },
     /// The state belongs to something else.
     #[error("this state belongs to the {what} `{found}`, not to `{wanted}`; use another state directory")]

@@ -27,73 +27,113 @@ pub(super) fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or("")
 }
 
-/// A name for a file that says what is in it: what could not stand in a file name is replaced, and a checksum of the
-/// whole text keeps apart what became equal.
-pub(super) fn readable_name(text: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-    let readable: String = text.chars().take(80).map(plain).collect();
-    format!("{readable}.{:08x}", crc32c::crc32c(text.as_bytes()))
+/// A change to the file system. Whatever happens between two of them, a crash or a full device, loses nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    MakeDir,
+    Create,
+    Write,
+    Sync,
+    Rename,
+    SyncDir,
+    Remove,
 }
 
-/// Writes under a temporary name, syncs, and gives the file its own name. The caller syncs the directory. `half` is
-/// called with half of the bytes written.
-pub(super) fn write_whole(path: &Path, bytes: &[u8], half: &mut dyn FnMut()) -> Result<(), StoreError> {
-    let temporary = path.with_file_name(format!("{}{TEMPORARY}", name(path)));
-    let mut write = || {
-        let mut file = options().create(true).truncate(true).open(&temporary)?;
-        let (first, second) = bytes.split_at(bytes.len() / 2);
-        file.write_all(first)?;
-        half();
-        file.write_all(second)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|error| {
-        // What is left of it only takes space; the next start removes it, too.
-        let _ = fs::remove_file(&temporary);
-        StoreError::io(path)(error)
-    })
+/// Everything that changes files goes through here.
+#[derive(Clone, Default)]
+pub(super) struct Disk {
+    /// Asked before each change, and may refuse it.
+    #[cfg(test)]
+    pub(super) before: Option<std::sync::Arc<Before>>,
 }
 
-/// Removes a file. None being there is fine.
-pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io(path)(error)),
-        Ok(()) | Err(_) => Ok(()),
+#[cfg(test)]
+type Before = dyn Fn(Change, &Path) -> io::Result<()> + Send + Sync;
+
+impl Disk {
+    #[cfg(test)]
+    fn pass(&self, change: Change, path: &Path) -> io::Result<()> {
+        self.before.as_ref().map_or(Ok(()), |before| before(change, path))
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests refuse changes")]
+    fn pass(&self, _: Change, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes under a temporary name, syncs, gives the file its own name, and syncs the directory. `half` is called
+    /// with half of the bytes written.
+    ///
+    /// After [`StoreError::NotSynced`] a power loss may take the file away again; after every other error it is not
+    /// there.
+    pub(super) fn write_whole(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        half: &mut dyn FnMut(),
+    ) -> Result<(), StoreError> {
+        let temporary = path.with_file_name(format!("{}{TEMPORARY}", name(path)));
+        let mut write = || {
+            self.pass(Change::Create, &temporary)?;
+            let mut file = options().create(true).truncate(true).open(&temporary)?;
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            self.pass(Change::Write, &temporary)?;
+            file.write_all(first)?;
+            half();
+            self.pass(Change::Write, &temporary)?;
+            file.write_all(second)?;
+            self.pass(Change::Sync, &temporary)?;
+            file.sync_all()?;
+            self.pass(Change::Rename, path)?;
+            fs::rename(&temporary, path)
+        };
+        write().map_err(|error| {
+            // What is left of it only takes space; the next start removes it, too.
+            let _ = self.remove(&temporary);
+            StoreError::io(path)(error)
+        })?;
+        self.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Removes a file. None being there is fine.
+    pub(super) fn remove(&self, path: &Path) -> Result<(), StoreError> {
+        match self.pass(Change::Remove, path).and_then(|()| fs::remove_file(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io(path)(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn make_dir(&self, dir: &Path) -> Result<(), StoreError> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        self.pass(Change::MakeDir, dir).and_then(|()| builder.create(dir)).map_err(StoreError::io(dir))
+    }
+
+    /// Makes the names in a directory durable. Where directories cannot be opened for that, the file system orders
+    /// renames itself.
+    fn sync_dir(&self, dir: &Path) -> Result<(), StoreError> {
+        let sync = || {
+            self.pass(Change::SyncDir, dir)?;
+            if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+        };
+        sync().map_err(|source| StoreError::NotSynced { path: dir.to_owned(), source })
     }
 }
 
-#[cfg(unix)]
-pub(super) fn options() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Disk")
+    }
 }
 
-#[cfg(not(unix))]
+/// How files are opened for writing.
 pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
-    options
-}
-
-pub(super) fn make_dir(dir: &Path) -> Result<(), StoreError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir).map_err(StoreError::io(dir))
-}
-
-#[cfg(unix)]
-pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    let sync = || File::open(dir)?.sync_all();
-    sync().map_err(|source| StoreError::NotSynced { path: dir.to_owned(), source })
-}
-
-/// Directories cannot be opened for syncing here; the file system orders the rename itself.
-#[cfg(not(unix))]
-pub(super) fn sync_dir(_dir: &Path) -> Result<(), StoreError> {
-    Ok(())
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }

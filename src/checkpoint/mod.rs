@@ -4,11 +4,15 @@
 
 mod binding;
 mod directory;
+mod directory_read;
 mod directory_states;
 mod error;
 mod files;
 mod handle;
+mod kept;
 mod memory;
+mod names;
+mod owner;
 pub mod pipeline;
 pub mod runner;
 mod state;
@@ -16,7 +20,8 @@ pub mod step;
 mod store;
 
 pub use binding::Binding;
-pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
+pub use directory::{CommittableFile, DirectoryStore};
+pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use memory::MemoryStore;
@@ -27,3 +32,6 @@ pub use crate::{
     proto::recovery::CommitStatus,
     source::{InputHash, InputPosition},
 };
+
+#[cfg(test)]
+mod suite_tests;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 
 use super::{error::StoreError, handle::StateHandle, state::Checkpoint};
 use crate::proto::committable::Committable;
@@ -27,7 +27,8 @@ pub trait CheckpointStore: Send {
     ///
     /// # Errors
     /// [`StoreError`]. The checkpoint before is then still the newest, except after
-    /// [`StoreError::NotSynced`], when either may be.
+    /// [`StoreError::NotSynced`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
+    /// job must stop.
     ///
     /// # Cancel safety
     /// Dropping the future is like a crash: either checkpoint may be the newest.
@@ -64,6 +65,19 @@ pub trait StateStore: Send + Sync {
     /// # Cancel safety
     /// Cancel safe.
     fn get<'a>(&'a self, handle: &'a StateHandle) -> BoxFuture<'a, Result<Bytes, StoreError>>;
+
+    /// Removes state that was put for a checkpoint which was declined. State that a durable checkpoint names stays.
+    /// What is not discarded is removed when the store is opened the next time.
+    ///
+    /// # Errors
+    /// [`StoreError`]; it is tried again later.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn discard<'a>(&'a self, handle: &'a StateHandle) -> BoxFuture<'a, Result<(), StoreError>> {
+        _ = handle;
+        async { Ok(()) }.boxed()
+    }
 }
 
 /// A store that also keeps prepared transactions one by one, from which they can be committed by hand.

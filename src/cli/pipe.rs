@@ -172,7 +172,12 @@ async fn open_store(context: &Context, client: &Client, args: &Args) -> anyhow::
         topic: Some(Arc::from(args.topic.as_str())),
         ..Binding::default()
     };
-    Ok(Box::new(DirectoryStore::open(dir, binding)?))
+    let store = DirectoryStore::open(dir, binding)?;
+    let retained = settings::num_retained(args.config.as_deref(), &args.set)?;
+    Ok(Box::new(match retained {
+        Some(checkpoints) => store.num_retained(checkpoints),
+        None => store,
+    }))
 }
 
 async fn job(
