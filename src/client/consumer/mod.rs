@@ -213,6 +213,11 @@ impl Consumer {
         self.partitions.iter().find(|p| p.place == *partition)?.position()
     }
 
+    /// Every assigned partition with its [`position`](Self::position).
+    pub fn positions(&self) -> impl Iterator<Item = (&TopicPartition, Option<i64>)> {
+        self.partitions.iter().map(|p| (&p.place, p.position()))
+    }
+
     /// The id of an assigned partition's topic; unknown before its first metadata, and on brokers before 2.8.
     #[must_use]
     pub fn topic_id(&self, partition: &TopicPartition) -> TopicId {
@@ -406,10 +411,16 @@ impl Consumer {
                     first = first.and(self.read(now, &want, fetched));
                 }
             }
-            Done::Range { want, range } => {
+            Done::Range { want, range, answer } => {
                 let policy = self.out_of_range;
                 if let Some(partition) = self.wanted(&want) {
-                    first = partition.out_of_range(now, policy, range);
+                    // Another topic of the name must not be taken for a log that lost its records.
+                    first = partition.found(now, &answer);
+                    if first.is_ok() && partition.is_seen_in(&answer) {
+                        first = partition.out_of_range(now, policy, range);
+                    } else {
+                        partition.retry(now, Step::FindLeader);
+                    }
                 }
             }
         }
