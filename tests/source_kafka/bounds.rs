@@ -9,7 +9,7 @@ use kafka_2pc::{
 use crate::{
     abort, commit, end,
     kit::{Bench, TOPIC, both, numbered, within},
-    offsets, open, opened, place, position_at_end, read, source,
+    offsets, open, opened, place, read, source,
 };
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn an_aborted_tail_and_control_records_are_passed_up_to_the_end() {
         let mut reader = opened(&source, &[]).await;
         assert_eq!(read(reader.as_mut(), usize::MAX).await, numbered("a", 3));
         assert_eq!(offsets(reader.as_ref())[&here], 16);
-        assert_eq!(position_at_end(&b.client, &b.broker, &here).await, 16);
+        assert_eq!(end(&b.client, &here, Isolation::Uncommitted).await, 16);
         let mut again = opened(&source, &reader.snapshot()).await;
         assert_eq!(within(again.next()).await.unwrap(), None);
     }

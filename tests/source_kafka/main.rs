@@ -1,6 +1,6 @@
 //! The Kafka source against the embedded broker.
 #![cfg(feature = "broker")]
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../kit/mod.rs"]
 mod kit;
@@ -14,8 +14,7 @@ mod restore;
 use std::{collections::BTreeMap, time::Duration};
 
 use kafka_2pc::{
-    broker::Broker,
-    client::{Client, Isolation, OffsetAt, Start, Transaction},
+    client::{Client, Isolation, OffsetAt, Transaction},
     ids::{TopicPartition, TransactionalId},
     record::{Record, RecordRef},
     source::{KafkaSource, Source, SourceError, SourceReader, SplitState, Subtask},
@@ -132,12 +131,4 @@ async fn mixed(client: &Client, to: &TopicPartition, transactions: usize, count:
         }
     }
     committed
-}
-
-/// What a plain consumer of committed records has at its end.
-async fn position_at_end(client: &Client, broker: &Broker, at: &TopicPartition) -> i64 {
-    assert!(broker.leader(at).is_some());
-    let mut consumer = client.consumer().build();
-    consumer.assign([(at.clone(), Start::Beginning)]);
-    within(consumer.end_offsets(Isolation::Committed)).await.unwrap()[at]
 }

@@ -106,6 +106,9 @@ async fn topics_that_do_not_fit_are_named() {
     let b = Bench::with(BrokerConfig::default()).await;
     b.broker.create_topic("other", 3).unwrap();
     assert!(matches!(refused(&source(&b.client, &[]), &[]).await, SourceError::Settings(_)));
+    let negative = StartFrom::Offsets([(place(TOPIC, 1), -1)].into());
+    let negative = refused(&source(&b.client, &[TOPIC]).start(negative), &[]).await;
+    assert!(matches!(&negative, SourceError::Settings(what) if what.contains("t-1")), "{negative}");
     let missing = refused(&source(&b.client, &[TOPIC, "nowhere"]), &[]).await;
     assert!(matches!(&missing, SourceError::Topic(TopicError::Missing(t)) if t == "nowhere"), "{missing}");
     let kept = opened(&source(&b.client, &[TOPIC, "other"]), &[]).await.snapshot();

@@ -14,6 +14,7 @@ use std::{
     collections::{HashMap, HashSet},
     future::poll_fn,
     pin::Pin,
+    str::FromStr,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -25,7 +26,7 @@ pub use error::ConsumerError;
 use partition::{Next, Partition, Step};
 use read::{Done, FetchSettings, Fetched, Want};
 
-use super::{offsets, router::Router};
+use super::{config::ConfigError, offsets, router::Router};
 use crate::{
     exchange::{Isolation, OffsetAt},
     ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
@@ -57,6 +58,20 @@ pub enum OutOfRangePolicy {
     Earliest,
     /// Reading goes on behind what is there (`latest`), with a warning.
     Latest,
+}
+
+impl FromStr for OutOfRangePolicy {
+    type Err = ConfigError;
+
+    /// A value of `auto.offset.reset`: `none` (or `fail`), `earliest`, `latest`.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.trim() {
+            "none" | "fail" => Ok(Self::Error),
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => Err(ConfigError::OffsetReset(text.to_owned())),
+        }
+    }
 }
 
 /// A record, and where it stood.
@@ -358,7 +373,11 @@ impl Consumer {
 
     /// Whether any position has moved since this was asked last.
     fn take_moved(&mut self) -> bool {
-        self.partitions.iter_mut().fold(false, |moved, p| std::mem::take(&mut p.moved) || moved)
+        let mut moved = false;
+        for partition in &mut self.partitions {
+            moved |= std::mem::take(&mut partition.moved);
+        }
+        moved
     }
 
     fn start_jobs(&mut self, now: Moment) {

@@ -26,6 +26,11 @@ pub(super) async fn plan(
     if source.topics.is_empty() {
         return Err(SourceError::Settings("a Kafka source needs a topic".into()));
     }
+    if let StartFrom::Offsets(offsets) = &source.start {
+        if let Some((place, offset)) = offsets.iter().find(|(_, offset)| **offset < 0) {
+            return Err(SourceError::Settings(format!("{place} can't be read from offset {offset}")));
+        }
+    }
     let restored = restored.iter().map(KafkaSplit::read).collect::<Result<Vec<_>, _>>()?;
     if let Some(other) = restored.iter().find(|split| !source.topics.contains(&split.place.topic)) {
         let what = format!("it has read the topic {}, which is not to be read any more", other.place.topic);
