@@ -190,6 +190,12 @@ impl Client {
         None
     }
 
+    /// True when DESCRIBE on an id is missing, so that listings leave it out.
+    pub(crate) async fn may_not_describe(&self, id: &TransactionalId) -> bool {
+        let found = self.router.coordinator(id).await;
+        matches!(found, Ok(Err(e)) if e.verdict == verdict::FindCoordinatorVerdict::Denied)
+    }
+
     /// Every open transaction on these partitions; `None` if one of them can't be looked at.
     pub(crate) async fn open_producers(&self, asked: &[TopicPartition]) -> Option<Vec<OpenProducer>> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1), Clock::seed());

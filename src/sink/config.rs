@@ -6,6 +6,7 @@ use crate::{
     proto::{
         naming::{IdPrefix, Naming, NamingError},
         pool::{DEFAULT_SLOTS, Reuse},
+        recovery::Orphans,
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
@@ -46,6 +47,8 @@ pub struct SinkConfig {
     pub commit_timeout: Option<Duration>,
     /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
     pub settle_timeout: Duration,
+    /// What a recovery does where the restored checkpoint is not the newest one. Default: refuse.
+    pub orphans: Orphans,
     /// When a transactional id is used again; anything but the default is for tests that show what the rule is for.
     #[doc(hidden)]
     pub reuse: Reuse,
@@ -106,6 +109,7 @@ impl SinkConfig {
             leaderless: Leaderless::Wait,
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,
+            orphans: Orphans::Refuse,
             reuse: Reuse::WhenSettled,
         })
     }

@@ -15,7 +15,7 @@ use crate::{
     proto::{
         cause::Cause,
         committable::Committable,
-        pool::{Pool, PoolExhausted, Slot, SlotState, WriterState},
+        pool::{LastUse, Pool, PoolExhausted, Slot, SlotState, WriterState},
         resume::Outcome,
         settle::CommittedButHanging,
     },
@@ -183,7 +183,7 @@ impl SinkWriter {
                 Ok(None)
             }
             Ok(Prepared::Ready(committable)) => {
-                _ = self.pool.prepared(slot, checkpoint);
+                _ = self.pool.prepared(slot, checkpoint, LastUse::of(&committable));
                 Ok(Some(committable))
             }
             Err(source) => {
