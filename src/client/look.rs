@@ -7,7 +7,9 @@ use super::{
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts},
+    exchange::{
+        BrokerSetting, DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts,
+    },
     ids::{NodeId, ProducerId, TopicName, TopicPartition, TransactionalId},
     net::{CallError, Clock},
     proto::{
@@ -186,6 +188,18 @@ impl Client {
                 Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)) => {}
             }
             tokio::time::sleep(backoff.next_wait()).await;
+        }
+        None
+    }
+
+    /// The longest `transaction.timeout.ms` that the brokers allow; `None` if they do not tell.
+    pub(crate) async fn transaction_timeout_limit(&self) -> Option<Duration> {
+        for node in self.router.nodes() {
+            let call = BrokerSetting { node, name: "transaction.max.timeout.ms" };
+            let value = self.router.ask(node, Purpose::Control, call).await.ok().flatten();
+            if let Some(ms) = value.and_then(|value| value.parse().ok()) {
+                return Some(Duration::from_millis(ms));
+            }
         }
         None
     }

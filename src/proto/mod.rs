@@ -11,6 +11,7 @@ pub mod cause;
 pub mod cluster;
 pub mod committable;
 pub mod connection;
+pub mod deadline;
 pub mod evidence;
 pub mod initialize;
 pub mod naming;

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use self::driver::Driver;
 use super::{
     committer::{Committed, Committer},
-    config::SinkConfig,
+    config::{SinkConfig, SinkConfigError},
     writer::SinkWriter,
 };
 use crate::{
@@ -95,6 +95,9 @@ pub enum RecoverError {
     /// restore the newest one, or choose [`Orphans::WriteAgain`].
     #[error("{0}\nRestore the newest checkpoint, or accept the duplicates (orphans: write-again)")]
     Orphans(RecoveryError),
+    /// The settings can't work.
+    #[error(transparent)]
+    Config(#[from] SinkConfigError),
     /// The restored ids can't be continued under this configuration.
     #[error(transparent)]
     Naming(#[from] NamingError),
@@ -178,19 +181,31 @@ impl Sink {
         WriterState::deal(&state.writers, subtasks, self.config.naming, &self.config.prefix)
     }
 
+    /// What a broker would refuse with the first record is refused before anything is written.
+    async fn check_timeout(&self) -> Result<(), SinkConfigError> {
+        let timeout = self.config.transaction_timeout;
+        match self.client.transaction_timeout_limit().await {
+            Some(limit) if limit < timeout => Err(SinkConfigError::TimeoutOverLimit { timeout, limit }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     async fn recover_writers(
         &self,
         writers: Vec<WriterState>,
         state: SinkState,
         observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
     ) -> Result<(Vec<SinkWriter>, RecoveryReport), RecoverError> {
+        self.config.validate()?;
+        let level = self.client.transaction_level().await?;
+        self.check_timeout().await?;
         let restored = Restored {
             committables: state.committables.clone(),
             writers: writers.clone(),
             checkpoint: state.checkpoint,
             // A first start contradicts no checkpoint.
             orphans: if state.writers.is_empty() { Orphans::WriteAgain } else { self.config.orphans },
-            level: self.client.transaction_level().await?,
+            level,
         };
         let driver =
             Driver { sink: self, writers: &writers, observer, resumed: Vec::new(), failed: Vec::new() };
