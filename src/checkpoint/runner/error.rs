@@ -18,7 +18,7 @@ use crate::{
         sealed::StateError,
         settle::CommittedButHanging,
     },
-    sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
+    sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
     source::SourceError,
 };
 
@@ -191,7 +191,11 @@ impl RunError {
     pub fn is_transient(&self) -> bool {
         let cause = match self {
             Self::Task(TaskError::Write { error: WriteError::Send(SendError::Failed(cause)), .. }) => cause,
-            Self::Task(TaskError::Prepare { error, .. }) => &error.source.cause,
+            Self::Task(TaskError::Prepare { error, .. }) => match &error.source {
+                PrepareFailure::Failed(failed) => &failed.cause,
+                // A checkpoint that comes in time is all that it needs.
+                PrepareFailure::TooOld(_) => return true,
+            },
             Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
             _ => return false,
         };
