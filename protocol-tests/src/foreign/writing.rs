@@ -34,6 +34,15 @@ impl End {
     }
 }
 
+/// What a line of a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineForm {
+    /// A value. Its key is its number.
+    Value,
+    /// A key, a space, a value. The partition depends on the key alone.
+    KeyAndValue,
+}
+
 /// What to write: values `PREFIX-NUMBER`, or the lines of a file, round robin over the partitions.
 #[derive(Debug, Clone)]
 pub struct Writing<'a> {
@@ -49,6 +58,10 @@ pub struct Writing<'a> {
     pub prefix: &'a str,
     /// A file whose lines are the values.
     pub lines: Option<&'a Path>,
+    /// What a line holds.
+    pub form: LineForm,
+    /// The most records in a batch (`batch.num.messages`).
+    pub batch_records: u32,
     /// Number of transactions that share the records.
     pub transactions: u32,
     /// Writes to this partition only.
@@ -69,6 +82,8 @@ impl<'a> Writing<'a> {
             records: 10,
             prefix: "value",
             lines: None,
+            form: LineForm::Value,
+            batch_records: 10_000,
             transactions: 1,
             partition: None,
             compression: "none",
@@ -81,6 +96,7 @@ impl<'a> Writing<'a> {
             self.records.to_string(),
             self.transactions.to_string(),
             self.transaction_timeout.as_millis().to_string(),
+            self.batch_records.to_string(),
         ];
         let words = [
             ("--bootstrap", self.bootstrap),
@@ -91,12 +107,16 @@ impl<'a> Writing<'a> {
             ("--transactions", &numbers[1]),
             ("--compression", self.compression),
             ("--transaction-timeout-ms", &numbers[2]),
+            ("--batch-records", &numbers[3]),
             ("--end", end),
         ];
         let mut all: Vec<_> =
             words.iter().flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]).collect();
         if let Some(lines) = self.lines {
             all.extend(["--lines".to_owned(), lines.display().to_string()]);
+        }
+        if self.form == LineForm::KeyAndValue {
+            all.push("--keyed".to_owned());
         }
         if let Some(partition) = self.partition {
             all.extend(["--partition".to_owned(), partition.to_string()]);

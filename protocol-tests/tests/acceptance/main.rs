@@ -5,10 +5,13 @@ mod committables;
 mod crash_points;
 mod input;
 mod job;
+mod keyed;
 mod leaderless;
 mod outages;
 mod random;
 mod rounds;
+mod scenarios;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -22,5 +25,7 @@ fn main() -> ExitCode {
     cases.extend(outages::cases());
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
+    cases.extend(topology::cases());
+    cases.extend(scenarios::cases());
     harness::main(cases)
 }
