@@ -2,6 +2,7 @@
 #![cfg(feature = "broker")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../kit/mod.rs"]
 mod kit;
 
 use std::{collections::BTreeMap, future::pending, time::Duration};
