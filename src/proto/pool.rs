@@ -73,7 +73,7 @@ pub enum Visible {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "all {capacity} transactional ids of the writer are in use: {active} written, {prepared} waiting for their \
-     commit, {decided} committed and waiting to be settled or dropped"
+     commit, {decided} committed and waiting to be settled"
 )]
 pub struct PoolExhausted {
     /// How many may be in use.
@@ -82,7 +82,7 @@ pub struct PoolExhausted {
     pub active: usize,
     /// Prepared and not decided.
     pub prepared: usize,
-    /// Decided, and not free yet.
+    /// Decided, and not settled.
     pub decided: usize,
 }
 
@@ -177,9 +177,12 @@ impl Pool {
         let count = |which: fn(&SlotState) -> bool| self.slots.values().filter(|s| which(s)).count();
         let active = count(|s| matches!(s, SlotState::Active));
         let prepared = count(|s| matches!(s, SlotState::Prepared(_)));
-        let decided = count(|s| matches!(s, SlotState::Decided { .. }));
+        // What is settled waits for the next durable checkpoint alone, and that may stand behind the very records that
+        // want a slot: so it is not counted. There are at most `capacity` of these: the newest durable checkpoint lists
+        // them all, and each was counted when it was listed.
+        let decided = count(|s| matches!(s, SlotState::Decided { visible: Visible::NotKnown, .. }));
         let capacity = self.capacity;
-        // Retired and avoided slots are not counted: the job goes on with other ids.
+        // Nor are retired and avoided slots: the job goes on with other ids.
         if active + prepared + decided >= capacity {
             return Err(PoolExhausted { capacity, active, prepared, decided });
         }
