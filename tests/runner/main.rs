@@ -5,6 +5,8 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod trouble;
+
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, future::pending};
 
 use bytes::Bytes;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{
     config::Snapshots,
@@ -76,6 +76,10 @@ impl OperatorTask {
             if room && self.burst().await? {
                 // Neither the inbox nor the output makes a busy task yield.
                 tokio::task::yield_now().await;
+                // It may never be idle: what others do for it is looked at here, too.
+                while let Some(Some(uploaded)) = self.pending.uploads.next().now_or_never() {
+                    self.uploaded(uploaded.ok_or(TaskError::Panicked)?)?;
+                }
                 match self.port.commands.try_recv() {
                     Ok(command) => self.command(command)?,
                     Err(tokio::sync::mpsc::error::TryRecvError::Empty) => {}
@@ -142,7 +146,7 @@ impl OperatorTask {
                 self.pending.upload(checkpoint, Part::InFlight, kept);
             }
             Arrival::Declined { checkpoint } => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 let cause = "a newer barrier came first".to_owned();
                 self.port.tell(News::Decline { checkpoint, cause });
             }
@@ -172,15 +176,19 @@ impl OperatorTask {
 
     fn uploaded(&mut self, uploaded: Uploaded) -> Result<(), TaskError> {
         let checkpoint = uploaded.checkpoint;
-        // What was given up in the meantime needs no acknowledgement.
-        let Some(parts) = self.pending.parts.get_mut(&checkpoint) else { return Ok(()) };
-        match uploaded.result.ok_or(TaskError::Panicked)? {
+        let result = uploaded.result.ok_or(TaskError::Panicked)?;
+        let Some(parts) = self.pending.parts.get_mut(&checkpoint) else {
+            // What was given up in the meantime needs no acknowledgement.
+            self.port.unneeded(result.ok().flatten());
+            return Ok(());
+        };
+        match result {
             Ok(handle) => match uploaded.part {
                 Part::State => parts.state = Some(handle),
                 Part::InFlight => parts.in_flight = Some(handle),
             },
             Err(error) => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 self.port.tell(News::Decline { checkpoint, cause: error.to_string() });
                 return Ok(());
             }
@@ -193,12 +201,18 @@ impl OperatorTask {
         Ok(())
     }
 
+    fn give_up(&mut self, checkpoint: u64) {
+        if let Some(Parts { state, in_flight }) = self.pending.parts.remove(&checkpoint) {
+            self.port.unneeded([state, in_flight].into_iter().flatten().flatten());
+        }
+    }
+
     fn command(&mut self, command: Command) -> Result<(), TaskError> {
         match command {
             Command::Trigger(_) | Command::Close => {}
             Command::Notify(checkpoint) => self.port.tell(News::Confirmed { checkpoint }),
             Command::Abort(checkpoint) => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 self.gate.aborted(checkpoint)?;
             }
         }

@@ -1,12 +1,12 @@
 //! A run of a job: from a checkpoint to running subtasks, and back to the checkpoint after a failure.
 
-use std::{future::Future, pin::pin, sync::Arc};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 
 use super::{
     attempt::{Attempt, Start},
-    build::{Surroundings, build},
+    build::{Built, Surroundings, build},
     commits::Commits,
     config::RunConfig,
     counters::Counters,
@@ -25,8 +25,9 @@ impl Pipeline {
     /// Runs the job until all its sources come to their end, `stop` is done, or something is wrong.
     ///
     /// It begins where the last complete checkpoint in `store` ends. On `stop` it takes one more checkpoint and
-    /// commits it. After a failure that may pass it goes back to the last complete checkpoint by itself, as often as
-    /// `config` says.
+    /// commits it; while it recovers it ends at once, with [`RunError::Stopped`]. After a failure that may pass it goes
+    /// back to the last complete checkpoint by itself, as often as `config` says; also when the failure is one of going
+    /// back. A write of the store that is under way is waited for before that, however long it takes.
     ///
     /// # Errors
     /// [`RunError`], with what was done until then; everything up to the last complete checkpoint is safe.
@@ -60,7 +61,11 @@ impl Pipeline {
             summary.restarts += 1;
             tracing::warn!(%error, "the job goes back to its last checkpoint");
             let clock = client.clock();
-            clock.sleep_until(Some(clock.now().after(config.restart_delay))).await;
+            tokio::select! {
+                biased;
+                () = &mut stop => return Err((error, summary)),
+                () = clock.sleep_until(Some(clock.now().after(config.restart_delay))) => {}
+            }
         }
     }
 
@@ -71,27 +76,17 @@ impl Pipeline {
     ) -> Result<(), RunError> {
         let Life { client, store, config, summary, newest_id } = life;
         let nodes = self.nodes()?;
-        let (spec, parallelism) = sink_of(&nodes);
-        spec.config.validate()?;
-        let topic = client.topic(&spec.topic).await?;
-        let checkpoint = self.restored(client, store, &topic).await?;
-        let restored = Restored::read(&checkpoint, &nodes, &*store.states()).await?;
-        let sink = Sink::new(client.clone(), Arc::new(spec.config.clone()), vec![topic.clone()]);
-        let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
-        summary.resumed += report.resumed.len() as u64;
-        summary.aborted += report.aborted.len() as u64;
         let counters = Arc::new(Counters::default());
-        let around = Surroundings {
-            config,
-            clock: client.clock(),
-            states: store.states(),
-            counters: Arc::clone(&counters),
-            topic,
-            writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
-            settle_timeout: spec.config.settle_timeout,
+        let beginning = self.begin((client, &nodes), &mut *store, config, &counters);
+        let begun = tokio::select! {
+            biased;
+            () = &mut *stop, if !stop.is_terminated() => return Err(RunError::Stopped),
+            begun = beginning => begun?,
         };
-        let built = build(&nodes, &restored, around).await?;
-        let start = Start { checkpoint, newest_id: *newest_id, was_finished: restored.is_finished() };
+        let Begun { built, checkpoint, was_finished, resumed, aborted } = begun;
+        summary.resumed += resumed;
+        summary.aborted += aborted;
+        let start = Start { checkpoint, newest_id: *newest_id, was_finished };
         let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
         let result = attempt.play(stop).await;
         attempt.end().await;
@@ -103,6 +98,39 @@ impl Pipeline {
         summary.hanging = counters.take_hanging();
         summary.finished = matches!(result, Ok(CheckpointKind::Final));
         result.map(|_| ())
+    }
+
+    /// From the newest checkpoint to running subtasks.
+    async fn begin(
+        &self,
+        (client, nodes): (&Client, &[Node]),
+        store: &mut dyn CheckpointStore,
+        config: &RunConfig,
+        counters: &Arc<Counters>,
+    ) -> Result<Begun, RunError> {
+        let (spec, parallelism) = sink_of(nodes);
+        let mut sink = spec.config.clone();
+        if config.checkpoints.interval < Duration::MAX {
+            sink.checkpoint_interval = sink.checkpoint_interval.max(config.checkpoints.interval);
+        }
+        sink.validate()?;
+        let topic = client.topic(&spec.topic).await?;
+        let checkpoint = self.restored(client, store, &topic).await?;
+        let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
+        let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
+        let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
+        let (resumed, aborted) = (report.resumed.len() as u64, report.aborted.len() as u64);
+        let around = Surroundings {
+            config,
+            clock: client.clock(),
+            states: store.states(),
+            counters: Arc::clone(counters),
+            topic,
+            writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
+            settle_timeout: spec.config.settle_timeout,
+        };
+        let built = build(nodes, &restored, around).await?;
+        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), resumed, aborted })
     }
 
     /// The checkpoint to begin from; a first one is stored at once: the job's ids must outlive a crash before the
@@ -130,6 +158,15 @@ impl Pipeline {
         store.write(&first, &mut |_| {}).await?;
         Ok(first)
     }
+}
+
+/// A life that can be lived.
+struct Begun {
+    built: Built,
+    checkpoint: Checkpoint,
+    was_finished: bool,
+    resumed: u64,
+    aborted: u64,
 }
 
 /// What the lives of a job share, from one restart to the next.
