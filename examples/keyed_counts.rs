@@ -62,8 +62,7 @@ fn job(options: &Options, client: &Client) -> Result<Pipeline> {
         .without_partition()
         .records_per_second(options.rate);
     let source = if options.until_end { source.until_end() } else { source };
-    let mut sink = SinkConfig::new(&options.prefix)?;
-    sink.checkpoint_interval = options.interval;
+    let sink = SinkConfig::new(&options.prefix)?;
 
     let pipeline = Pipeline::new("keyed-counts");
     pipeline
@@ -225,6 +224,7 @@ fn steps() -> Result<Steps> {
     Ok(Steps::new(on_step, on_note))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a program reads clocks")]
 fn write_down(trace: &Option<File>, what: &str) {
     let Some(mut file) = trace.as_ref() else { return };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

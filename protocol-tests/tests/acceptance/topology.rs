@@ -50,7 +50,8 @@ const QUICK: Amounts = Amounts {
 const FULL: Amounts = Amounts {
     records: 1_000_000,
     keys: 5_000,
-    rate: 2_200,
+    // Some 700 s of input.
+    rate: 1_450,
     kills: 60,
     lasts: Duration::from_secs(600),
     life: Duration::from_secs(7),
