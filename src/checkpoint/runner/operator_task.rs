@@ -1,6 +1,6 @@
 //! A subtask of an operator.
 
-use std::{collections::BTreeMap, future::pending};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -25,6 +25,8 @@ use crate::{
 
 /// Records that are processed before commands and barriers are looked at again, and others get their turn.
 const BURST: usize = 64;
+/// Such a burst ends after this time, for an operator may take long for a record.
+const TURN: Duration = Duration::from_millis(2);
 
 pub(super) struct OperatorTask {
     pub(super) port: Port,
@@ -104,13 +106,14 @@ impl OperatorTask {
 
     /// Processes some records. False when there was nothing to do.
     async fn burst(&mut self) -> Result<bool, TaskError> {
+        let end = self.port.clock.now().after(TURN);
         for done in 0..BURST {
             match self.gate.next()? {
                 None => return Ok(done > 0),
                 Some(Arrival::Record { channel, record }) => {
                     let key = self.keys[channel].as_ref().map(|key_of| key_of(&record));
                     self.call(key, |operator, context| operator.process(record, context))?;
-                    if !self.output.has_room() {
+                    if !self.output.has_room() || self.port.clock.now() >= end {
                         return Ok(true);
                     }
                 }
