@@ -140,6 +140,7 @@ impl Partition {
     pub(super) fn want(&self, settings: &FetchSettings) -> Want {
         Want {
             place: self.place.clone(),
+            topic_id: self.topic_id,
             generation: self.generation,
             at: self.at,
             max_bytes: self.max_bytes.max(settings.max_partition_bytes),

@@ -39,7 +39,8 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(300);
 ///
 /// Leaders that move and brokers that are away are waited for, with growing pauses and a warning after some seconds. A
 /// topic that was deleted, or deleted and created anew, is an error ([`ConsumerError`](crate::client::ConsumerError)):
-/// offsets of before mean nothing there. While records come without interruption that may be noticed up to 10 s late.
+/// offsets of before mean nothing there. Brokers before 3.1, and those that do not know topics by id, can hand out
+/// records of the new topic for up to 10 s before that is noticed.
 ///
 /// Keys, values and headers are slices of fetched payloads: an operator that keeps a few of many should copy them.
 ///
