@@ -246,3 +246,10 @@ fn a_number_of_tags_that_lies_ends_with_the_response() {
     body.put_slice(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f, 5, 0, 6, 1, 0]);
     assert!(matches!(FetchResponse::read(12, &body.freeze()), Err(FetchError::End { .. })));
 }
+
+#[test]
+fn the_emptiest_topics_take_no_more_memory_than_stated() {
+    // A list may have room for twice its elements; a name has two counters.
+    let most = 2 * size_of::<FetchTopic>() + 2 * size_of::<usize>();
+    assert!(most <= 43 * 3, "{most} bytes for a topic of 3 bytes");
+}
