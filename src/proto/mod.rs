@@ -14,6 +14,7 @@ pub mod connection;
 pub mod evidence;
 pub mod initialize;
 pub mod naming;
+pub mod numbers;
 pub mod outbox;
 pub mod pool;
 pub mod read_committed;

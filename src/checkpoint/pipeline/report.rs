@@ -1,24 +1,24 @@
 //! What a job tells when it is over.
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
-use super::input::InputError;
+use super::{input::InputError, lines::RefusedLines};
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, TopicError},
     ids::{TopicPartition, TransactionalId},
-    proto::{committable::Committable, resume::Outcome},
+    proto::{cause::Cause, committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
 };
 
 /// What a job did.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Records that this run wrote.
+    /// Records that this run wrote; after an error, those of complete checkpoints.
     pub records: u64,
     /// Bytes of input that this run consumed.
     pub bytes: u64,
-    /// Lines that were passed over.
+    /// Lines that were passed over; after an error, those before the last complete checkpoint.
     pub skipped: u64,
     /// Checkpoints that became complete.
     pub checkpoints: u64,
@@ -100,6 +100,19 @@ pub enum PipelineError {
         /// What is wrong with it.
         error: WriteError,
     },
+    /// A broker refused records for what they are. Their transaction is aborted; the position before it is kept.
+    #[error(
+        "{lines}: the broker refused the record: {cause}. Nothing of its transaction, lines {} to {}, is in the topic",
+        transaction.start(), transaction.end()
+    )]
+    Refused {
+        /// Where the records came from.
+        lines: RefusedLines,
+        /// The first and the last line of the transaction.
+        transaction: RangeInclusive<u64>,
+        /// What the broker said.
+        cause: Cause,
+    },
     /// The transaction can only be aborted.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -149,15 +162,20 @@ impl PipelineError {
         self.not_committed().iter().any(open)
     }
 
+    /// Why the open transaction failed, if it did.
+    pub(super) fn failure(&self) -> Option<&Cause> {
+        match self {
+            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => Some(cause),
+            Self::Prepare(e) => Some(&e.source.cause),
+            _ => None,
+        }
+    }
+
     /// True when the same job, started again from its last checkpoint, may go through.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         use crate::proto::cause::CauseKind;
-        let cause = match self {
-            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => cause,
-            Self::Prepare(e) => &e.source.cause,
-            _ => return false,
-        };
+        let Some(cause) = self.failure() else { return false };
         matches!(
             cause.kind,
             CauseKind::Fenced
