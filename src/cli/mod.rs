@@ -12,6 +12,7 @@ mod demo;
 mod duration;
 mod exit;
 mod format;
+mod object;
 mod parent;
 mod pipe;
 mod settings;

@@ -293,7 +293,7 @@ impl<'a> Running<'a> {
             (Some((cause, records)), Some(transaction)) => PipelineError::Refused {
                 lines: self.lines.refused(records),
                 transaction,
-                cause: cause.clone(),
+                cause: Box::new(cause.clone()),
             },
             (_, _) => error,
         }

@@ -111,7 +111,7 @@ pub enum PipelineError {
         /// The first and the last line of the transaction.
         transaction: RangeInclusive<u64>,
         /// What the broker said.
-        cause: Cause,
+        cause: Box<Cause>,
     },
     /// The transaction can only be aborted.
     #[error(transparent)]
