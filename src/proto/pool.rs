@@ -393,6 +393,13 @@ pub struct WriterState {
 }
 
 impl WriterState {
+    /// True when this writer, or the run before it whose state it continues, makes ids like this one.
+    #[must_use]
+    pub fn owns(&self, id: &TransactionalId) -> bool {
+        let mut prefixes = self.former_prefixes.iter().chain([&self.prefix]);
+        prefixes.any(|p| p.parse(id.as_str()).is_some_and(|parts| self.ownership.owns(parts.subtask)))
+    }
+
     /// The state as it is kept: one share per owned subtask, so that a later restart with more subtasks can deal
     /// them out again. The first share holds what is known of ids.
     #[must_use]
