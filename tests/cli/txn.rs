@@ -70,6 +70,15 @@ async fn what_timed_out_is_lost_with_partitions_and_offsets() -> Outcome {
         let partition = &only(&ran)["partitions"][0];
         assert_eq!((&partition["topic"], &partition["partition"]), (&"t".into(), &0.into()));
         assert_eq!(partition["offset"], committable.partitions[0].offset);
+        // A repair says so, too, by the coordinator's entry and, when another transaction has replaced that, by the log.
+        for _ in 0..2 {
+            let ran = stage.run(&format!("txn repair {} --json", file.display())).await?;
+            is(&ran, 3, "lost");
+            assert!(ran.out.contains("it was aborted"), "{ran:?}");
+            let described = only(&stage.run(&format!("txn describe {} --json", file.display())).await?);
+            assert_eq!(described["cluster"]["decision"], "abort", "{described}");
+            stage.open("t", "job-0-0", &["after"]).await?.commit().await?;
+        }
         // Beside another one that commits, the worst code wins.
         let (_, good) = stage.prepared("t", "job-0-1", &["good"]).await?;
         let ran = stage.run(&format!("txn commit {good} {}", file.display())).await?;

@@ -139,6 +139,7 @@ fn decision(committable: &Committable, examined: &Examined) -> &'static str {
     match examined.proven(committable) {
         Ok((Decision::Commit, _)) => "commit",
         Ok((Decision::Abort, _)) => "abort",
+        Err(RepairRefused::Aborted { .. }) => "abort",
         Err(RepairRefused::Open) => "none: open",
         Err(RepairRefused::StillDeciding) => "being carried out",
         Err(_) => "not proven",
