@@ -12,7 +12,7 @@ use super::{
     duration::parse_duration,
     exit::Exit,
     format::{Format, FormatName},
-    settings,
+    settings::{self, Settings},
 };
 use crate::{
     checkpoint::{
@@ -113,7 +113,8 @@ const RESTARTS: u32 = 3;
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
-    let mut config = context.client_config()?.probe(steps.probe());
+    let settings = Settings::read(args.config.as_deref(), &args.set)?;
+    let mut config = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
     let mut sink = SinkConfig::new("unnamed")?;
     sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
@@ -124,7 +125,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         ));
         sink.reuse = Reuse::AtOnce;
     }
-    settings::apply(&mut config, &mut sink, args.config.as_deref(), &args.set)?;
+    settings.apply(&mut config, &mut sink)?;
     if let Some(codec) = &args.compression {
         settings::set(&mut config, &mut sink, "compression.type", codec)?;
     }

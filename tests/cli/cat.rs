@@ -33,6 +33,10 @@ async fn nonsense_is_a_usage_error() -> Outcome {
         "cat --topic t --format json --key-separator : --bootstrap localhost:1",
         "txn commit --bootstrap localhost:1",
         "broker --profile kafka-0.8",
+        "broker --listen nonsense",
+        "broker --listen :9092",
+        "broker --listen localhost:99999",
+        "broker --listen ::1:9092",
     ] {
         assert_eq!(without_a_cluster(words).await?.code, Some(2), "{words}");
     }

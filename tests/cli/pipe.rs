@@ -124,6 +124,35 @@ async fn signals_count_between_two_attempts() -> Outcome {
     Ok(())
 }
 
+/// `--bootstrap`, `--set`, `--config`, the environment: the first that names a cluster counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_property_names_the_cluster_unless_an_option_does() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, config) = (stage.path("input"), stage.path("config"));
+    std::fs::write(&input, "a\n")?;
+    let (good, bad) = (stage.broker.bootstrap(), "localhost:1");
+    let pipe = |file: &str, options: &[&str], environment: &str| {
+        std::fs::write(&config, format!("bootstrap.servers={file}\nmax.block.ms=300\n"))?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kafka-2pc"));
+        command.args(["pipe", "--topic", "t", "--input"]).arg(&input).arg("--config").arg(&config);
+        command.args(options).env("KAFKA_BOOTSTRAP", environment);
+        command.output().map(|output| output.status.code())
+    };
+    let (set_good, set_bad) = (format!("bootstrap.servers={good}"), format!("bootstrap.servers={bad}"));
+    for (file, options, environment) in [
+        (good.as_str(), &[][..], ""),
+        (&good, &[], bad),
+        (bad, &["--set", &set_good], bad),
+        (bad, &["--set", &set_bad, "--bootstrap", &good], bad),
+    ] {
+        assert_eq!(pipe(file, options, environment)?, Some(0), "{file} {options:?} {environment}");
+    }
+    assert_eq!(pipe(bad, &[], &good)?, Some(1));
+    assert_eq!(pipe("nonsense", &["--bootstrap", &good], "")?, Some(2));
+    Ok(())
+}
+
 fn refuse(stage: &Stage, code: i16) {
     stage.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction: Reaction::ErrorCode(code) });
 }

@@ -285,6 +285,14 @@ async fn a_committable_of_another_cluster_or_a_broken_file_is_refused() -> Outco
     let ran = stage.run(&format!("txn commit {}", torn.display())).await?;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.contains("torn"), "{ran:?}");
+    // What looks like a file is one, also when it is not there.
+    for missing in ["/no/such/file", "missing.committable", "./missing"] {
+        let ran = stage.run(&format!("txn describe {missing}")).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains(missing) && ran.err.contains("No such file"), "{ran:?}");
+        let ran = stage.run(&format!("txn describe {missing} --id")).await?;
+        assert!(ran.err.contains("its coordinator does not know it"), "{ran:?}");
+    }
     // Without a cluster the file is still shown.
     let ran = crate::program::program(vec!["txn".into(), "describe".into(), file, "--json".into()]).await?;
     assert_eq!((ran.code, only(&ran)["records"].as_u64()), (Some(0), Some(1)));
