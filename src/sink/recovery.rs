@@ -13,6 +13,7 @@ use crate::{
     client::{Client, ClientError, Resumed, Topic},
     ids::{TopicPartition, TransactionalId},
     proto::{
+        cause::CauseKind,
         committable::Committable,
         naming::{NamingError, Ownership},
         pool::{Pool, Slot, SlotState, WriterState},
@@ -56,6 +57,8 @@ pub struct RecoveryReport {
     pub resumed: Vec<(Committable, Resumed)>,
     /// Leftovers that were aborted.
     pub aborted: Vec<TransactionalId>,
+    /// Leftovers whose end is decided, and whose markers wait for a leader of their partition. Their ids are not used.
+    pub pending: Vec<TransactionalId>,
     /// Transactions that hang; their ids are retired.
     pub hanging: Vec<CommittedButHanging>,
     /// What recovery could not see.
@@ -129,9 +132,17 @@ pub async fn recover(
     for (committable, resumed) in &driver.resumed {
         writer.decided(committable, resumed);
     }
+    for id in &recovered.pending {
+        tracing::warn!(
+            transactional_id = %id,
+            "a leftover is decided, and its markers wait for a leader of their partition: readers stall there until then, \
+             and its id is not used"
+        );
+    }
     let report = RecoveryReport {
         resumed: driver.resumed,
         aborted: recovered.aborted,
+        pending: recovered.pending,
         hanging: recovered.retired,
         blind: recovered.blind,
     };
@@ -256,14 +267,18 @@ impl Driver<'_> {
         Described::Retry
     }
 
+    /// Brokers that wait with a marker until its partition has a leader do not grant it before, so it has as much time as the
+    /// markers have.
     async fn fence(&self, id: TransactionalId) -> FenceAnswer {
         let producer = self.client.transactional_producer(id.clone());
-        match producer.transaction_timeout(self.config.transaction_timeout).init().await {
-            Ok(_) => FenceAnswer::Fenced,
-            Err(cause) => {
+        let init = producer.transaction_timeout(self.config.transaction_timeout).init();
+        match tokio::time::timeout(self.config.settle_timeout, init).await {
+            Ok(Ok(_)) => FenceAnswer::Fenced,
+            Ok(Err(cause)) if cause.kind != CauseKind::Unreachable => {
                 tracing::error!(transactional_id = %id, %cause, "a leftover could not be aborted");
                 FenceAnswer::Failed
             }
+            Ok(Err(_)) | Err(_) => FenceAnswer::Late,
         }
     }
 }
