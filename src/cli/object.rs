@@ -14,7 +14,7 @@ pub(super) enum Json {
     /// `None` for one that is no whole number of 64 bits.
     Number(Option<i64>),
     String(String),
-    List(Vec<Json>),
+    List(Vec<Self>),
     Object(Fields),
 }
 

@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod committable;
 pub mod connection;
 pub mod evidence;
+pub mod health;
 pub mod initialize;
 pub mod naming;
 pub mod numbers;
