@@ -293,6 +293,10 @@ async fn a_committable_of_another_cluster_or_a_broken_file_is_refused() -> Outco
         let ran = stage.run(&format!("txn describe {missing} --id")).await?;
         assert!(ran.err.contains("its coordinator does not know it"), "{ran:?}");
     }
+    for words in [format!("txn abort {file} --force"), "txn abort missing.committable --force".to_owned()] {
+        let ran = stage.run(&words).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    }
     // Without a cluster the file is still shown.
     let ran = crate::program::program(vec!["txn".into(), "describe".into(), file, "--json".into()]).await?;
     assert_eq!((ran.code, only(&ran)["records"].as_u64()), (Some(0), Some(1)));

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     checkpoint::{read_committable, read_newest},
-    cli::{Context, Exit},
+    cli::{Context, Exit, Usage},
     client::{Admin, Client, TransactionDescription},
     ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
     net::Clock,
@@ -38,6 +38,12 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
+    // An id that nobody knows has nothing open: a file's name must not be taken for one.
+    let path = Path::new(&args.id);
+    if path.is_file() || path.extension().is_some_and(|e| e == "committable") {
+        let why = format!("{} is a file: `kafka-2pc txn describe` tells the transactional id in it", args.id);
+        return Err(Usage(why).into());
+    }
     let client = super::client(context, timeout)?;
     let id = TransactionalId::new(args.id.as_str());
     let admin = client.admin();
