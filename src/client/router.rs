@@ -261,7 +261,11 @@ impl Router {
         let bootstrap = (0..servers.len()).map(|i| (first + i) % servers.len());
         places.extend(bootstrap.map(|i| (Place::Bootstrap(i), servers[i].clone())));
         let now = self.clock.now();
-        places.sort_by_key(|(_, address)| state.health.rank(now, address));
+        // A bootstrap server that answered may be no broker of the cluster: known brokers come before it.
+        places.sort_by_key(|(place, address)| {
+            let rank = state.health.rank(now, address);
+            (rank.is_silent(), matches!(place, Place::Bootstrap(_)), rank)
+        });
         places
     }
 

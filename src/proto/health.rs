@@ -22,6 +22,25 @@ pub enum Seen {
     Silent,
 }
 
+/// Who is asked first: the smallest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// It answered.
+    Answered,
+    /// Nothing is known of it.
+    NotKnown,
+    /// It was silent, at that time; who is so for the longest time may have come back.
+    Silent(Moment),
+}
+
+impl Rank {
+    /// True for one that did not answer.
+    #[must_use]
+    pub fn is_silent(self) -> bool {
+        matches!(self, Self::Silent(_))
+    }
+}
+
 /// What is remembered.
 #[derive(Debug)]
 pub struct Health<S> {
@@ -41,14 +60,13 @@ impl<S: Hash + Eq> Health<S> {
         self.seen.insert(server, (now, seen));
     }
 
-    /// The rank of a server in the order of questions: those that answered, those of which nothing is known, those that were
-    /// silent, the one that is silent for the longest time first.
+    /// The rank of a server in the order of questions.
     #[must_use]
-    pub fn rank(&self, now: Moment, server: &S) -> (u8, Moment) {
+    pub fn rank(&self, now: Moment, server: &S) -> Rank {
         match self.seen.get(server).filter(|(at, _)| now.since(*at) < MEMORY) {
-            Some((_, Seen::Answered)) => (0, Moment::default()),
-            None => (1, Moment::default()),
-            Some((at, Seen::Silent)) => (2, *at),
+            Some((_, Seen::Answered)) => Rank::Answered,
+            None => Rank::NotKnown,
+            Some((at, Seen::Silent)) => Rank::Silent(*at),
         }
     }
 }
