@@ -10,15 +10,15 @@ use super::{
     commits::Commits,
     config::RunConfig,
     counters::Counters,
-    error::{RunError, RunSummary},
+    error::{RunError, RunSummary, TaskError},
     graph::{Kind, Node, Pipeline, SinkSpec},
     restore::Restored,
 };
 use crate::{
-    checkpoint::{Checkpoint, CheckpointStore, ListedCommittable, step::Note},
+    checkpoint::{Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, step::Note},
     client::{Client, Topic},
-    proto::{checkpoint::CheckpointKind, pool::WriterState},
-    sink::{RecoveryReport, Sink, SinkState, SinkWriter},
+    proto::{checkpoint::CheckpointKind, pool::WriterState, settle::Settled},
+    sink::{Committer, RecoveryReport, Sink, SinkState, SinkWriter},
 };
 
 impl Pipeline {
@@ -76,16 +76,13 @@ impl Pipeline {
     ) -> Result<(), RunError> {
         let Life { client, store, config, summary, newest_id } = life;
         let nodes = self.nodes()?;
-        let counters = Arc::new(Counters::default());
-        let beginning = self.begin((client, &nodes), &mut *store, config, &counters);
+        let beginning = self.begin((client, &nodes), &mut *store, config, &mut *summary);
         let begun = tokio::select! {
             biased;
             () = &mut *stop, if !stop.is_terminated() => return Err(RunError::Stopped),
             begun = beginning => begun?,
         };
-        let Begun { built, checkpoint, was_finished, resumed, aborted } = begun;
-        summary.resumed += resumed;
-        summary.aborted += aborted;
+        let Begun { built, counters, checkpoint, was_finished } = begun;
         let start = Start { checkpoint, newest_id: *newest_id, was_finished };
         let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
         let result = attempt.play(stop).await;
@@ -106,7 +103,7 @@ impl Pipeline {
         (client, nodes): (&Client, &[Node]),
         store: &mut dyn CheckpointStore,
         config: &RunConfig,
-        counters: &Arc<Counters>,
+        summary: &mut RunSummary,
     ) -> Result<Begun, RunError> {
         let (spec, parallelism) = sink_of(nodes);
         let mut sink = spec.config.clone();
@@ -115,40 +112,58 @@ impl Pipeline {
         }
         sink.validate()?;
         let topic = client.topic(&spec.topic).await?;
-        let checkpoint = self.restored(client, store, &topic).await?;
+        let (checkpoint, refused) = self.restored(client, store, &topic).await?;
         let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
-        let (resumed, aborted) = (report.resumed.len() as u64, report.aborted.len() as u64);
+        summary.resumed += report.resumed.len() as u64;
+        summary.aborted += report.aborted.len() as u64;
+        if let Some(error) = refused {
+            look_after(&sink.committer(), &checkpoint).await?;
+            return Err(error.into());
+        }
+        let counters = Arc::new(Counters::default());
         let around = Surroundings {
             config,
             clock: client.clock(),
             states: store.states(),
-            counters: Arc::clone(counters),
+            counters: Arc::clone(&counters),
             topic,
             writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
-        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), resumed, aborted })
+        Ok(Begun { built, counters, checkpoint, was_finished: restored.is_finished() })
     }
 
-    /// The checkpoint to begin from; a first one is stored at once: the job's ids must outlive a crash before the
-    /// first real one.
+    /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
+    /// must outlive a crash before the first real one.
     async fn restored(
         &self,
         client: &Client,
         store: &mut dyn CheckpointStore,
         topic: &Topic,
-    ) -> Result<Checkpoint, RunError> {
+    ) -> Result<(Checkpoint, Option<StoreError>), RunError> {
+        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
         if let Some(found) = store.load().await? {
-            return Ok(found);
+            let binding = Binding {
+                job_id: Some(Arc::clone(&self.job_id)),
+                cluster_id: Some(cluster_id),
+                topic: Some(Arc::clone(topic.name())),
+                topic_id: Some(topic.id()),
+                ..Binding::default()
+            };
+            return match binding.check(&found) {
+                // What it lists is looked after first: its loss must be told.
+                Err(error @ StoreError::TopicRecreated { .. }) => Ok((found, Some(error))),
+                checked => Ok(checked.map(|()| (found, None))?),
+            };
         }
         let first = Checkpoint {
             id: 0,
             owner_epoch: 0,
             job_id: Arc::clone(&self.job_id),
-            cluster_id: client.cluster_id().await?.unwrap_or_else(|| Arc::from("")),
+            cluster_id,
             topic: Arc::clone(topic.name()),
             topic_id: topic.id(),
             operators: Vec::new(),
@@ -156,17 +171,16 @@ impl Pipeline {
             writers: Vec::new(),
         };
         store.write(&first, &mut |_| {}).await?;
-        Ok(first)
+        Ok((first, None))
     }
 }
 
 /// A life that can be lived.
 struct Begun {
     built: Built,
+    counters: Arc<Counters>,
     checkpoint: Checkpoint,
     was_finished: bool,
-    resumed: u64,
-    aborted: u64,
 }
 
 /// What the lives of a job share, from one restart to the next.
@@ -210,6 +224,20 @@ async fn recover(
         tracing::warn!(?blind, "recovery could not see everything");
     }
     Ok((writers, report))
+}
+
+/// Sees whether what was committed is still there.
+async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<(), TaskError> {
+    for ListedCommittable { committable, .. } in &checkpoint.committables {
+        match committer.settle(committable).await {
+            Ok(Settled { gone }) if !gone.is_empty() => {
+                let committable = Box::new(committable.clone());
+                return Err(TaskError::Gone { committable, partitions: gone });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Gives each writer the committables and the hanging transactions of the ids that it answers for.
