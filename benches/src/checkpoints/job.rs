@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bytes::Bytes;
 use kafka_2pc::{
     checkpoint::{
         Binding, DirectoryStore,
@@ -84,5 +83,5 @@ impl Place {
 }
 
 pub(crate) fn by_key(stream: Stream) -> Stream {
-    stream.key_by(|record: &Record| record.key.clone().unwrap_or_else(Bytes::new))
+    stream.key_by(|record: &Record| record.key.clone().unwrap_or_default())
 }

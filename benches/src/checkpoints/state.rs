@@ -29,8 +29,14 @@ const PER_SECOND: u32 = 40_000;
 #[derive(Default)]
 struct Traffic {
     passed: AtomicU64,
-    /// The last one, and every pause of more than a millisecond: its end, and how long it was.
-    pauses: Mutex<(Option<Instant>, Vec<(Instant, Duration)>)>,
+    pauses: Mutex<Pauses>,
+}
+
+#[derive(Default)]
+struct Pauses {
+    last: Option<Instant>,
+    /// Those of more than a millisecond: when they ended, and how long they were.
+    long: Vec<(Instant, Duration)>,
 }
 
 impl Traffic {
@@ -38,16 +44,16 @@ impl Traffic {
         self.passed.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = pauses.0.replace(now).map(|last| now - last);
+        let before = pauses.last.replace(now).map(|last| now - last);
         if let Some(pause) = before.filter(|pause| *pause > Duration::from_millis(1)) {
-            pauses.1.push((now, pause));
+            pauses.long.push((now, pause));
         }
     }
 
     /// The longest pause that touches this time.
     fn longest_ms(&self, from: Instant, to: Instant) -> f64 {
         let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
-        let touching = pauses.1.iter().filter(|(end, pause)| *end >= from && *end - *pause <= to);
+        let touching = pauses.long.iter().filter(|(end, pause)| *end >= from && *end - *pause <= to);
         touching.map(|(_, pause)| pause.as_secs_f64() * 1e3).fold(0.0, f64::max)
     }
 }

@@ -187,7 +187,7 @@ impl<'a> Job<'a> {
 
     /// The transactional ids of these committables: their files' names begin with them.
     pub(crate) fn committed_ids(&self) -> Result<Vec<String>, Failure> {
-        Ok(self.committables()?.iter().filter_map(id_of).collect())
+        Ok(self.committables()?.iter().filter_map(|path| id_of(path)).collect())
     }
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn committables(state: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The transactional id of a committable's file, whose name begins with it.
-pub(crate) fn id_of(path: &PathBuf) -> Option<String> {
+pub(crate) fn id_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     name.split('.').next().map(str::to_owned)
 }

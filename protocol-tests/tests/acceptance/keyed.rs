@@ -160,7 +160,7 @@ impl<'a> KeyedJob<'a> {
 
     /// The transactional ids of the committables that it keeps, the oldest first.
     pub(crate) fn committable_ids(&self) -> Result<Vec<String>, Failure> {
-        Ok(committables(&self.state())?.iter().filter_map(id_of).collect())
+        Ok(committables(&self.state())?.iter().filter_map(|path| id_of(path)).collect())
     }
 
     fn state(&self) -> PathBuf {
