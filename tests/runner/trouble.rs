@@ -25,7 +25,7 @@ use kafka_2pc::{
     proto::checkpoint::{alignment::Mode, coordinator::AbortCause},
     record::Record,
     sink::{SinkConfig, SinkConfigError},
-    source::{Source, SourceError, SourceReader, SplitState, Subtask},
+    source::{GeneratorSource, Source, SourceError, SourceReader, SplitState, Subtask},
 };
 
 use crate::{
@@ -402,6 +402,51 @@ async fn many_checkpoints_in_flight_survive_crashes_and_rescaling() {
         }
         finish(&b, &mut store, &slow_job(width(5), Duration::ZERO, sink()), &config).await;
         expect_exactly_once(&b).await;
+    }
+}
+
+/// Nearly every record is of one key, which its number tells.
+fn skewed_key(number: u64) -> u64 {
+    if number % 10 == 0 { number % 50 } else { 7 }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn skewed_channels_keep_every_record_and_the_order_of_keys() {
+    let job = |width: Width| {
+        let make =
+            |number: u64| Record::value(number.to_string()).with_key(format!("key-{}", skewed_key(number)));
+        // Three splits: of two or four subtasks one has more to read, or none has anything.
+        let source = GeneratorSource::new(make).limit(RECORDS).shards(3);
+        let pipeline = Pipeline::new("job");
+        let counted =
+            by_key(pipeline.source("numbers", width.source, source))
+                .process("count", width.operator, || slow(Duration::from_micros(100)));
+        by_key(counted).sink("out", width.sink, SinkSpec { topic: kit::TOPIC.to_owned(), config: sink() });
+        pipeline
+    };
+    for aligned_timeout in [None, Some(Duration::ZERO), Some(Duration::from_millis(10))] {
+        let b = Bench::new(Profile::kafka_4_4()).await;
+        let mut store = MemoryStore::default();
+        let mut config = config();
+        config.mode = Mode::ExactlyOnce { aligned_timeout };
+        config.channel_capacity = 64;
+        for turn in 0..5 {
+            let width = Width { source: 1 + turn % 4, operator: 4 - turn % 3, sink: 1 + turn % 3 };
+            let job = job(width);
+            let run = job.run(&b.client, &mut store, &config, pending());
+            _ = tokio::time::timeout(Duration::from_millis(120), run).await;
+        }
+        finish(&b, &mut store, &job(Width { source: 2, operator: 3, sink: 2 }), &config).await;
+        let (mut seen, mut counts) = (BTreeSet::new(), BTreeMap::<u64, u64>::new());
+        for value in b.committed().await {
+            let (number, count) = value.split_once(' ').unwrap();
+            let (number, count): (u64, u64) = (number.parse().unwrap(), count.parse().unwrap());
+            let last = counts.entry(skewed_key(number)).or_default();
+            assert_eq!(count, *last + 1, "of the key of {number}, {aligned_timeout:?}");
+            *last = count;
+            assert!(seen.insert(number), "{number} twice");
+        }
+        assert_eq!(seen.len() as u64, RECORDS);
     }
 }
 
