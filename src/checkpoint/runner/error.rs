@@ -224,12 +224,13 @@ impl RunError {
             Self::Recover(RecoverError::Client(error))
             | Self::Client(error)
             | Self::Topic(TopicError::Client(error)) => error,
-            Self::Task(TaskError::Source { error, .. }) => match error {
-                SourceError::Client(error)
-                | SourceError::Topic(TopicError::Client(error))
-                | SourceError::Consumer(ConsumerError::Client(error)) => error,
-                _ => return false,
-            },
+            Self::Task(TaskError::Source {
+                error:
+                    SourceError::Client(error)
+                    | SourceError::Topic(TopicError::Client(error))
+                    | SourceError::Consumer(ConsumerError::Client(error)),
+                ..
+            }) => error,
             _ => return false,
         };
         matches!(error, ClientError::Unreachable(_) | ClientError::Call(_))
