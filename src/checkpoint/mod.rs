@@ -12,6 +12,8 @@ mod handle;
 mod kept;
 mod memory;
 mod names;
+#[cfg(feature = "object-store")]
+mod object;
 mod owner;
 pub mod pipeline;
 mod state;
@@ -24,6 +26,8 @@ pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use memory::MemoryStore;
+#[cfg(feature = "object-store")]
+pub use object::{ObjectCheckpointStore, ObjectStoreConfig};
 pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
