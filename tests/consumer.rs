@@ -351,3 +351,17 @@ async fn offsets_are_found_by_time() -> Outcome {
     assert_eq!(client.list_offsets(Isolation::Committed, both).await?[&place(1)], Some(0));
     Ok(())
 }
+
+#[test]
+fn the_values_of_auto_offset_reset_are_known() {
+    for (text, policy) in [
+        ("none", OutOfRangePolicy::Error),
+        ("fail", OutOfRangePolicy::Error),
+        ("earliest", OutOfRangePolicy::Earliest),
+        (" latest", OutOfRangePolicy::Latest),
+    ] {
+        assert_eq!(text.parse(), Ok(policy));
+    }
+    let error = "newest".parse::<OutOfRangePolicy>().unwrap_err();
+    assert_eq!(error.to_string(), "auto.offset.reset: \"newest\" is not none, earliest or latest");
+}

@@ -16,6 +16,7 @@ mod names;
 mod object;
 mod owner;
 pub mod pipeline;
+pub mod runner;
 mod state;
 pub mod step;
 mod store;

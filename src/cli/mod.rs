@@ -14,6 +14,7 @@ mod exit;
 mod format;
 mod parent;
 mod pipe;
+mod policy;
 mod settings;
 mod txn;
 

@@ -12,6 +12,7 @@ use super::{
     duration::parse_duration,
     exit::Exit,
     format::{Format, FormatName},
+    policy::Policy,
     settings,
 };
 use crate::{
@@ -81,6 +82,8 @@ pub(super) struct Args {
     /// How long brokers or this job may be away before anything is lost
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     tolerated_outage: Duration,
+    #[command(flatten)]
+    policy: Policy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -118,6 +121,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
     sink.tolerated_outage = args.tolerated_outage;
+    args.policy.apply(&mut sink);
     if std::env::var_os(UNSAFE_REUSE).is_some_and(|on| on == "1") {
         context.warn(format!(
             "{UNSAFE_REUSE}=1: transactional ids are used again too early, records may be lost"

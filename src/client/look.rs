@@ -7,7 +7,9 @@ use super::{
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts},
+    exchange::{
+        BrokerSetting, DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts,
+    },
     ids::{NodeId, ProducerId, TopicName, TopicPartition, TransactionalId},
     net::{CallError, Clock},
     proto::{
@@ -188,6 +190,24 @@ impl Client {
             tokio::time::sleep(backoff.next_wait()).await;
         }
         None
+    }
+
+    /// The longest `transaction.timeout.ms` that the brokers allow; `None` if they do not tell.
+    pub(crate) async fn transaction_timeout_limit(&self) -> Option<Duration> {
+        for node in self.router.nodes() {
+            let call = BrokerSetting { node, name: "transaction.max.timeout.ms" };
+            let value = self.router.ask(node, Purpose::Control, call).await.ok().flatten();
+            if let Some(ms) = value.and_then(|value| value.parse().ok()) {
+                return Some(Duration::from_millis(ms));
+            }
+        }
+        None
+    }
+
+    /// True when DESCRIBE on an id is missing, so that listings leave it out.
+    pub(crate) async fn may_not_describe(&self, id: &TransactionalId) -> bool {
+        let found = self.router.coordinator(id).await;
+        matches!(found, Ok(Err(e)) if e.verdict == verdict::FindCoordinatorVerdict::Denied)
     }
 
     /// Every open transaction on these partitions; `None` if one of them can't be looked at.

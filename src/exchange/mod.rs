@@ -4,6 +4,7 @@
 //! the tables of [`proto::verdict`](crate::proto::verdict); nothing above sees a code that it has to judge.
 
 mod admin;
+mod configs;
 mod coordinator;
 mod data;
 pub mod facts;
@@ -15,6 +16,7 @@ mod profile;
 mod transaction;
 
 pub use admin::{CreateTopic, CreatedTopic};
+pub use configs::BrokerSetting;
 pub use coordinator::{DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed};
 pub use data::{Isolation, ListOffsets, OffsetAt};
 pub use fetch::{Fetch, FetchTarget};

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod cluster;
 pub mod committable;
 pub mod connection;
+pub mod deadline;
 pub mod evidence;
 pub mod initialize;
 pub mod naming;

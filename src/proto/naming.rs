@@ -131,6 +131,15 @@ impl IdPrefix {
         Some(parts)
     }
 
+    /// The prefix and the parts of an id that some prefix wrote; there is one such prefix at most.
+    #[must_use]
+    pub fn split(id: &str) -> Option<(Self, IdParts)> {
+        let (rest, number) = id.rsplit_once('-')?;
+        let (prefix, subtask) = rest.rsplit_once('-')?;
+        let parts = IdParts { subtask: decimal(subtask)?.try_into().ok()?, number: decimal(number)? };
+        Some((Self::new(prefix).ok()?, parts))
+    }
+
     /// The RE2 pattern for ListTransactions that matches every id of this prefix. What it finds still goes through
     /// [`IdPrefix::parse`], for brokers before version 2 do not filter.
     #[must_use]
@@ -203,6 +212,8 @@ mod tests {
             let prefix = IdPrefix::new(&prefix).unwrap();
             let parts = IdParts { subtask, number };
             prop_assert_eq!(prefix.parse(prefix.id(parts).as_str()), Some(parts));
+            let id = prefix.id(parts);
+            prop_assert_eq!(IdPrefix::split(id.as_str()), Some((prefix, parts)));
         }
     }
 }

@@ -10,17 +10,19 @@
 //! before the checkpoint that drops its committable is durable a restart could not tell whose commit it proves, and
 //! before it is settled the next end of the same producer id would decide the records of this one (KAFKA-20734).
 
+mod history;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     naming::{IdParts, IdPrefix, Naming, Ownership},
-    recovery::Recovered,
+    recovery::{Orphan, OrphanProof, Recovered},
     settle::CommittedButHanging,
 };
 use crate::ids::TransactionalId;
 
+pub use history::{History, LastUse};
 pub use state::WriterState;
 
 /// How many transactions of a writer may be open, prepared or undecided at once, by default.
@@ -117,6 +119,8 @@ pub struct Pool {
     retired_elsewhere: Vec<CommittedButHanging>,
     /// Such ids that recovery could not judge: a later restart looks at them again, whoever owns them then.
     avoided_elsewhere: BTreeSet<TransactionalId>,
+    /// What ids were used for last; `None` if it is not known of all of them.
+    history: Option<History>,
 }
 
 impl Pool {
@@ -134,6 +138,7 @@ impl Pool {
             slots: BTreeMap::new(),
             retired_elsewhere: Vec::new(),
             avoided_elsewhere: BTreeSet::new(),
+            history: Some(History::default()),
         }
     }
 
@@ -156,6 +161,14 @@ impl Pool {
         (parts.subtask == self.ownership.subtask()).then_some(parts.number)
     }
 
+    /// True for the ids of its prefix and of former ones whose subtask it owns.
+    #[must_use]
+    pub fn answers_for(&self, id: &TransactionalId) -> bool {
+        let owned = |parts: IdParts| self.ownership.owns(parts.subtask);
+        let prefixes = [&self.prefix].into_iter().chain(&self.former_prefixes);
+        prefixes.filter_map(|prefix| prefix.parse(id.as_str())).any(owned)
+    }
+
     /// Takes a free slot for the transaction that the next checkpoint, `checkpoint`, will prepare.
     ///
     /// # Errors
@@ -172,7 +185,11 @@ impl Pool {
         }
         let first = match self.naming {
             Naming::Pooled => 0,
-            Naming::Incrementing => checkpoint,
+            Naming::Incrementing => {
+                let highest =
+                    self.history.as_ref().and_then(|h| h.highest(&self.prefix, self.ownership.subtask()));
+                checkpoint.max(highest.map_or(0, |highest| highest.saturating_add(1)))
+            }
         };
         let exhausted = PoolExhausted { capacity, active, prepared, decided };
         let slot = (first..=u64::MAX).find(|slot| !self.slots.contains_key(slot)).ok_or(exhausted)?;
@@ -180,16 +197,31 @@ impl Pool {
         Ok(slot)
     }
 
-    /// The slot's transaction is a committable of `checkpoint`.
+    /// The slot's transaction, `last`, is a committable of `checkpoint`.
     ///
     /// # Errors
     /// [`Misuse`] unless the slot is active.
-    pub fn prepared(&mut self, slot: Slot, checkpoint: u64) -> Result<(), Misuse> {
+    pub fn prepared(&mut self, slot: Slot, checkpoint: u64, last: LastUse) -> Result<(), Misuse> {
         match self.slots.get_mut(&slot) {
             Some(state @ SlotState::Active) => *state = SlotState::Prepared(checkpoint),
             Some(_) | None => return Err(Misuse { slot }),
         }
+        self.remember(&self.id(slot), last);
         Ok(())
+    }
+
+    /// This transaction under an id of this prefix, or of a former one, is known: it is listed in the checkpoint that
+    /// the writer begins with.
+    pub fn remember(&mut self, id: &TransactionalId, last: LastUse) {
+        let Some(history) = &mut self.history else { return };
+        match self.naming {
+            Naming::Pooled => history.used(id.clone(), last),
+            Naming::Incrementing => {
+                if let Some((prefix, parts)) = IdPrefix::split(id.as_str()) {
+                    history.counted(&prefix, parts);
+                }
+            }
+        }
     }
 
     /// The slot's transaction never reached a broker; the id is free at once.
@@ -291,6 +323,14 @@ impl Pool {
             return;
         }
         recovered.retired.iter().for_each(|hanging| self.adopt_retired(hanging));
+        for Orphan { transactional_id, proof, identity, start_ms } in &recovered.orphans {
+            let last = LastUse { identity: *identity, end_txn_version: None, start_ms: *start_ms };
+            match proof {
+                // It is accepted, and explains itself from now on.
+                OrphanProof::Committed => self.remember(transactional_id, last),
+                OrphanProof::UsedAgain => {}
+            }
+        }
         for id in &recovered.avoid {
             match self.slot(id) {
                 Some(slot) => _ = self.slots.entry(slot).or_insert(SlotState::Avoided),
@@ -354,6 +394,7 @@ impl Pool {
             ownership: self.ownership.clone(),
             active,
             retired,
+            history: self.history.clone(),
         }
     }
 
@@ -363,6 +404,7 @@ impl Pool {
     pub fn restore(state: &WriterState, capacity: usize) -> Self {
         let mut pool = Self::new(state.naming, state.prefix.clone(), state.ownership.clone(), capacity);
         pool.former_prefixes.clone_from(&state.former_prefixes);
+        pool.history.clone_from(&state.history);
         state.retired.iter().for_each(|hanging| pool.adopt_retired(hanging));
         pool
     }

@@ -30,6 +30,12 @@ fn hanging(id: TransactionalId) -> CommittedButHanging {
     }
 }
 
+const LAST: LastUse = LastUse {
+    identity: Identity { producer_id: crate::ids::ProducerId(7), epoch: ProducerEpoch(3) },
+    end_txn_version: Some(5),
+    start_ms: Some(10),
+};
+
 fn none() -> BTreeSet<TransactionalId> {
     BTreeSet::new()
 }
@@ -41,7 +47,7 @@ fn an_id_comes_back_only_when_decided_settled_and_dropped() {
     for left_out in 0..3 {
         let mut pool = pool(Naming::Pooled);
         assert_eq!(pool.take(1), Ok(0));
-        pool.prepared(0, 1).unwrap();
+        pool.prepared(0, 1, LAST).unwrap();
         pool.durable(&BTreeSet::from([pool.id(0)]));
         for (i, step) in
             steps.iter().enumerate().filter(|(i, _)| *i != left_out && !(left_out == 0 && *i == 1))
@@ -65,7 +71,7 @@ fn an_id_comes_back_only_when_decided_settled_and_dropped() {
 fn a_committable_that_a_durable_checkpoint_lists_keeps_its_id() {
     let mut pool = pool(Naming::Pooled);
     let slot = pool.take(1).unwrap();
-    pool.prepared(slot, 1).unwrap();
+    pool.prepared(slot, 1, LAST).unwrap();
     pool.decided(slot).unwrap();
     pool.settled(slot).unwrap();
     pool.durable(&BTreeSet::from([pool.id(slot)]));
@@ -89,7 +95,7 @@ fn an_exhausted_pool_tells_what_it_waits_for() {
     let mut pool = pool(Naming::Pooled);
     for checkpoint in 0..4 {
         let slot = pool.take(checkpoint).unwrap();
-        pool.prepared(slot, checkpoint).unwrap();
+        pool.prepared(slot, checkpoint, LAST).unwrap();
     }
     pool.decided(0).unwrap();
     let error = pool.take(5).unwrap_err();
@@ -103,7 +109,7 @@ fn an_exhausted_pool_tells_what_it_waits_for() {
 fn a_retired_id_is_never_used_and_takes_no_capacity() {
     let mut pool = pool(Naming::Pooled);
     let slot = pool.take(1).unwrap();
-    pool.prepared(slot, 1).unwrap();
+    pool.prepared(slot, 1, LAST).unwrap();
     pool.decided(slot).unwrap();
     pool.retire(slot, hanging(pool.id(slot))).unwrap();
     pool.durable(&none());
@@ -208,9 +214,11 @@ fn an_unused_id_is_free_at_once_and_wrong_steps_change_nothing() {
     let slot = pool.take(1).unwrap();
     pool.unused(slot).unwrap();
     assert_eq!(pool.take(1), Ok(slot));
-    pool.prepared(slot, 1).unwrap();
+    pool.prepared(slot, 1, LAST).unwrap();
     let before = pool.clone();
-    assert!(pool.prepared(slot, 2).is_err() && pool.unused(slot).is_err() && pool.settled(slot).is_err());
+    assert!(
+        pool.prepared(slot, 2, LAST).is_err() && pool.unused(slot).is_err() && pool.settled(slot).is_err()
+    );
     assert!(pool.decided(99).is_err() && pool.retire(slot, hanging(pool.id(slot))).is_err());
     assert_eq!(pool, before);
 }
@@ -242,7 +250,7 @@ proptest! {
                 0 => if let Ok(slot) = pool.take(n) {
                     prop_assert!(busy.insert(slot, (false, false, false)).is_none());
                 },
-                1 => { let _ = pool.prepared(slot, n); }
+                1 => { let _ = pool.prepared(slot, n, LAST); }
                 2 => if pool.decided(slot).is_ok() { busy.entry(slot).and_modify(|b| b.0 = true); },
                 3 => if pool.settled(slot).is_ok() { busy.entry(slot).and_modify(|b| b.1 = true); },
                 4 => { pool.durable(&BTreeSet::new()); busy.values_mut().filter(|b| b.0).for_each(|b| b.2 = true); }

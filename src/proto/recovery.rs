@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! Commit     what the restored checkpoint lists, by EndTxn alone: an InitProducerId on such an id would abort it
-//! List       the ids of our prefixes, from every broker
+//! List       the ids of our prefixes, from every broker; ids that may be in use one by one where a broker is silent
 //! Look       for open transactions on the sink's partitions
-//! Describe   every id that is not simply done
+//! Describe   every id that is not simply done, or whose last commit the checkpoint may not know
+//!            (committed, and not known: the checkpoint is not the newest; nothing is fenced)
 //! Fence      the leftovers: open, ours, and named by no committable
 //! Settle     what was fenced: a lost abort marker would let the next commit publish the aborted records
 //! ```
@@ -12,13 +13,16 @@
 //! is neither fenced nor used: either would decide those records, and perhaps the wrong way.
 
 mod facts;
+mod probe;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use self::probe::Probe;
 
 use super::{
     committable::Committable,
     naming::IdPrefix,
-    pool::WriterState,
+    pool::{History, LastUse, WriterState},
     repair::decision_in_view,
     resume::{CoordinatorState, Decision, Described, TransactionView},
     settle::{
@@ -28,8 +32,8 @@ use super::{
 use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
 
 pub use facts::{
-    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Recovered,
-    RecoveryEffect, RecoveryError, RecoveryInput, Restored,
+    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Orphan,
+    OrphanProof, Orphans, Recovered, RecoveryEffect, RecoveryError, RecoveryInput, Restored,
 };
 
 type Leftover = (TransactionalId, TransactionView);
@@ -38,6 +42,7 @@ type Leftover = (TransactionalId, TransactionView);
 enum State {
     Committing(Vec<TransactionalId>),
     Listing,
+    Probing(Probe, Vec<TransactionalId>),
     Looking,
     Describing(Vec<TransactionalId>),
     /// Ids that are done and held partitions open, and leftovers for later.
@@ -105,8 +110,13 @@ impl Recovery {
                     self.state = State::Done(Err(RecoveryError::NotCommitted(failed)));
                 }
             }
-            (State::Listing, RecoveryInput::Listed { transactions, silent_brokers }) => {
+            (State::Listing, RecoveryInput::Listed { transactions, silent_brokers, hidden }) => {
+                self.recovered.blind.extend(hidden.into_iter().map(Blindness::Hidden));
                 self.listed(transactions, silent_brokers);
+            }
+            (State::Probing(probe, ids), RecoveryInput::Described(all)) if ids.len() == all.len() => {
+                let (probe, ids) = (probe.clone(), ids.clone());
+                self.probed(probe, ids.into_iter().zip(all).collect());
             }
             (State::Looking, RecoveryInput::Open(open)) => self.looked(open),
             (State::Confirming { done, leftovers }, RecoveryInput::Open(open)) => {
@@ -179,9 +189,40 @@ impl Recovery {
         for id in active {
             self.ours.entry(id).or_insert(None);
         }
-        if silent_brokers > 0 {
-            self.recovered.blind.push(Blindness::SilentBrokers(silent_brokers));
+        if silent_brokers == 0 {
+            return self.look();
         }
+        self.recovered.blind.push(Blindness::SilentBrokers(silent_brokers));
+        self.probe(Probe::new(&self.restored.writers, self.restored.checkpoint));
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        let ids = probe.ids();
+        if ids.is_empty() {
+            return self.look();
+        }
+        self.effects.push_back(RecoveryEffect::Describe(ids.clone()));
+        self.state = State::Probing(probe, ids);
+    }
+
+    fn probed(&mut self, probe: Probe, described: Vec<(TransactionalId, Described)>) {
+        let mut known = Vec::with_capacity(described.len());
+        for (id, described) in described {
+            let Described::Transaction(view) = described else {
+                // What can't be described now is none the wiser later.
+                known.push(false);
+                continue;
+            };
+            known.push(true);
+            if self.is_ours(&id) {
+                self.producer_ids.insert(id.clone(), view.identity.producer_id);
+                self.ours.insert(id, Some(view.state));
+            }
+        }
+        self.probe(probe.after(&known));
+    }
+
+    fn look(&mut self) {
         self.effects.push_back(RecoveryEffect::LookForOpen);
         self.state = State::Looking;
     }
@@ -207,13 +248,57 @@ impl Recovery {
             )
             | None => false,
         };
-        let ids = self.ours.iter().filter(|(id, state)| !simply_done(id, **state));
+        let ids = self.ours.iter();
+        let ids = ids.filter(|(id, state)| !simply_done(id, **state) || self.needs_explanation(id, **state));
         let ids: Vec<TransactionalId> = ids.map(|(id, _)| id.clone()).collect();
         if ids.is_empty() {
             return self.done();
         }
         self.effects.push_back(RecoveryEffect::Describe(ids.clone()));
         self.state = State::Describing(ids);
+    }
+
+    /// True when an id's last commit must be compared with what the checkpoint knows.
+    fn needs_explanation(&self, id: &TransactionalId, state: Option<CoordinatorState>) -> bool {
+        state == Some(CoordinatorState::CompleteCommit) && self.history(id).is_some_and(|h| !h.is_past(id))
+    }
+
+    fn history(&self, id: &TransactionalId) -> Option<&History> {
+        self.restored.writers.iter().find(|writer| writer.owns(id))?.history.as_ref()
+    }
+
+    fn perhaps_orphan(&mut self, id: &TransactionalId, view: &TransactionView) {
+        let Some(proof) = self.orphan_proof(id, view) else { return };
+        let start_ms = (view.start_ms >= 0).then_some(view.start_ms);
+        let orphan = Orphan { transactional_id: id.clone(), proof, identity: view.identity, start_ms };
+        self.recovered.orphans.push(orphan);
+    }
+
+    fn orphan_proof(&self, id: &TransactionalId, view: &TransactionView) -> Option<OrphanProof> {
+        let history = self.history(id)?;
+        let committables = self.restored.committables.iter().map(|(committable, _)| committable);
+        let listed: Vec<LastUse> =
+            committables.filter(|c| c.transactional_id == *id).map(LastUse::of).collect();
+        if listed.iter().any(|last| last.is(view)) {
+            return None;
+        }
+        match view.state {
+            // An ordinary leftover is not committed: a commit is sent only when a complete checkpoint lists it, and a
+            // checkpoint that no longer lists it remembers it.
+            CoordinatorState::PrepareCommit | CoordinatorState::CompleteCommit => {
+                (!history.explains(id, view)).then_some(OrphanProof::Committed)
+            }
+            CoordinatorState::Ongoing => {
+                let later = |last: &LastUse| last.start_ms.is_some_and(|start| start < view.start_ms);
+                listed.iter().any(later).then_some(OrphanProof::UsedAgain)
+            }
+            CoordinatorState::Empty
+            | CoordinatorState::PrepareAbort
+            | CoordinatorState::CompleteAbort
+            | CoordinatorState::PrepareEpochFence
+            | CoordinatorState::Dead
+            | CoordinatorState::Unknown => None,
+        }
     }
 
     fn open_of(&self, producer_id: Option<ProducerId>) -> impl Iterator<Item = &OpenProducer> {
@@ -224,6 +309,9 @@ impl Recovery {
         let mut leftovers = Vec::new();
         let mut done = Vec::new();
         for (id, described) in described {
+            if let Described::Transaction(view) = &described {
+                self.perhaps_orphan(&id, view);
+            }
             match described {
                 Described::Transaction(view) => match view.state {
                     CoordinatorState::Empty
@@ -255,6 +343,12 @@ impl Recovery {
                     self.recovered.blind.push(Blindness::Id(id));
                 }
             }
+        }
+        if self.restored.orphans == Orphans::Refuse && !self.recovered.orphans.is_empty() {
+            let (checkpoint, orphans) =
+                (self.restored.checkpoint, std::mem::take(&mut self.recovered.orphans));
+            self.state = State::Done(Err(RecoveryError::Orphans { checkpoint, orphans }));
+            return;
         }
         if done.is_empty() {
             return self.fence(leftovers);

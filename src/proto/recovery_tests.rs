@@ -29,8 +29,9 @@ fn restored(committables: Vec<(Committable, CommitStatus)>) -> Restored {
         ownership: Ownership::new(0, 2).unwrap(),
         active: vec![],
         retired: vec![],
+        history: None,
     };
-    Restored { committables, writers: vec![writer], level: 2 }
+    Restored { committables, writers: vec![writer], checkpoint: 3, orphans: Orphans::Refuse, level: 2 }
 }
 
 fn listed(id: &str, producer_id: i64, state: CoordinatorState) -> ListedTransaction {
@@ -42,7 +43,7 @@ fn listed(id: &str, producer_id: i64, state: CoordinatorState) -> ListedTransact
 }
 
 fn list(transactions: Vec<ListedTransaction>) -> RecoveryInput {
-    RecoveryInput::Listed { transactions, silent_brokers: 0 }
+    RecoveryInput::Listed { transactions, silent_brokers: 0, hidden: vec![] }
 }
 
 fn ids(names: &[&str]) -> Vec<TransactionalId> {
@@ -289,7 +290,12 @@ fn blindness_is_told_and_used_ids_are_avoided() {
     run(
         &mut recovery,
         vec![
-            RecoveryInput::Listed { transactions, silent_brokers: 1 },
+            RecoveryInput::Listed {
+                transactions,
+                silent_brokers: 1,
+                hidden: vec![IdPrefix::new("old").unwrap()],
+            },
+            RecoveryInput::Described(vec![Described::NotFound; 16]),
             RecoveryInput::Open(None),
             RecoveryInput::Described(vec![Described::Blind]),
         ],
@@ -297,7 +303,8 @@ fn blindness_is_told_and_used_ids_are_avoided() {
     let recovered = result(&recovery);
     assert_eq!(recovered.avoid, ids(&["job-0-0", "job-0-1"]).into_iter().collect());
     let id = TransactionalId::new("job-0-0");
-    let told = [Blindness::SilentBrokers(1), Blindness::OpenTransactions, Blindness::Id(id)];
+    let hidden = Blindness::Hidden(IdPrefix::new("old").unwrap());
+    let told = [hidden, Blindness::SilentBrokers(1), Blindness::OpenTransactions, Blindness::Id(id)];
     assert_eq!(recovered.blind, told);
 }
 
@@ -352,4 +359,173 @@ fn a_commit_whose_markers_are_on_their_way_is_no_leftover() {
         assert_eq!(run_with(epoch), Some(RecoveryEffect::Describe(ids(&["job-0-0"]))), "not fenced");
     }
     assert_eq!(run_with(5), Some(RecoveryEffect::Fence(ids(&["job-0-0"]))), "another one");
+}
+
+/// A writer that has committed job-0-0 as (1, 3) and job-0-1 as (2, 3), and restores checkpoint 3, which lists the second.
+fn with_history(orphans: Orphans) -> Recovery {
+    let listed = (committable("job-0-1", 2), CommitStatus::Decided(Decision::Commit));
+    let mut restored = Restored { orphans, ..restored(vec![listed]) };
+    let mut history = History::default();
+    history.used(TransactionalId::new("job-0-0"), LastUse::of(&committable("job-0-0", 1)));
+    restored.writers[0].history = Some(history);
+    Recovery::new(restored)
+}
+
+fn commits(all: &[(&str, i64, i16, i64)]) -> Vec<RecoveryInput> {
+    use CoordinatorState::CompleteCommit;
+    let shown = |(_, producer_id, epoch, start_ms): &(&str, i64, i16, i64)| {
+        Described::Transaction(TransactionView {
+            state: CompleteCommit,
+            start_ms: *start_ms,
+            identity: Identity::new(*producer_id, *epoch),
+            partitions: vec![],
+        })
+    };
+    let lines = all.iter().map(|(id, producer_id, ..)| listed(id, *producer_id, CompleteCommit));
+    vec![
+        list(lines.collect()),
+        RecoveryInput::Open(Some(vec![])),
+        RecoveryInput::Described(all.iter().map(shown).collect()),
+    ]
+}
+
+#[test]
+fn commits_that_the_checkpoint_lists_or_remembers_are_no_orphans() {
+    let mut recovery = with_history(Orphans::Refuse);
+    run(&mut recovery, commits(&[("job-0-0", 1, 4, 1), ("job-0-1", 2, 4, 1)]));
+    assert_eq!(*result(&recovery), Recovered::default());
+}
+
+#[test]
+fn a_commit_that_the_checkpoint_does_not_know_refuses_the_restart_before_anything_is_fenced() {
+    for orphan in [("job-0-0", 1, 6, 9), ("job-0-1", 2, 6, 9), ("job-0-2", 5, 1, 9), ("old-0-7", 6, 1, 9)] {
+        let mut facts = commits(&[orphan]);
+        // Beside a leftover, which the newest checkpoint may list.
+        let RecoveryInput::Listed { transactions, .. } = &mut facts[0] else { panic!() };
+        transactions.push(listed("job-0-3", 7, CoordinatorState::Ongoing));
+        let RecoveryInput::Described(all) = &mut facts[2] else { panic!() };
+        let at = usize::from(orphan.0.starts_with("old"));
+        all.insert(1 - at, view(CoordinatorState::Ongoing, 7, 0));
+        let mut recovery = with_history(Orphans::Refuse);
+        let effects = run(&mut recovery, facts.clone());
+        assert!(!effects.iter().any(|e| matches!(e, RecoveryEffect::Fence(_))), "{orphan:?}");
+        let Some(Err(error @ RecoveryError::Orphans { checkpoint: 3, orphans })) = recovery.result() else {
+            panic!("{orphan:?}: {:?}", recovery.result())
+        };
+        assert_eq!(orphans[0].transactional_id, TransactionalId::new(orphan.0));
+        assert!(error.to_string().contains(orphan.0));
+
+        let mut recovery = with_history(Orphans::WriteAgain);
+        facts.extend([
+            RecoveryInput::Fenced(vec![FenceAnswer::Fenced]),
+            RecoveryInput::Settled(vec![Ok(Settled::default())]),
+        ]);
+        run(&mut recovery, facts);
+        assert_eq!(result(&recovery).orphans.len(), 1);
+        assert_eq!(result(&recovery).aborted, ids(&["job-0-3"]));
+    }
+}
+
+#[test]
+fn what_an_ordinary_crash_leaves_is_never_taken_for_a_newer_run() {
+    use CoordinatorState as S;
+    let left = [
+        // Of one that is listed, this is the transaction itself.
+        (S::Ongoing, 3, 1),
+        (S::PrepareAbort, 8, 9),
+        (S::CompleteAbort, 8, 9),
+        (S::Empty, 8, -1),
+        // The commit of what is remembered, or listed, is under way or done.
+        (S::PrepareCommit, 4, 1),
+        (S::CompleteCommit, 4, 1),
+        (S::CompleteCommit, 3, 1),
+    ];
+    for (id, producer_id) in [("job-0-0", 1), ("job-0-1", 2)] {
+        for (state, epoch, start_ms) in left {
+            let mut recovery = with_history(Orphans::Refuse);
+            let shown = TransactionView {
+                state,
+                start_ms,
+                identity: Identity::new(producer_id, epoch),
+                partitions: vec![],
+            };
+            for fact in [
+                list(vec![listed(id, producer_id, state)]),
+                RecoveryInput::Open(Some(vec![])),
+                RecoveryInput::Described(vec![Described::Transaction(shown)]),
+                RecoveryInput::Fenced(vec![FenceAnswer::Fenced]),
+                RecoveryInput::Settled(vec![Ok(Settled::default())]),
+            ] {
+                // Not each of them asks everything.
+                _ = recovery.handle(Moment(0), fact);
+            }
+            assert!(result(&recovery).orphans.is_empty(), "{id} {state:?}");
+        }
+    }
+}
+
+#[test]
+fn an_id_that_is_listed_is_open_anew_only_after_a_later_checkpoint() {
+    for (id, producer_id, refused) in [("job-0-1", 2, true), ("job-0-0", 1, false), ("job-0-2", 9, false)] {
+        let mut recovery = with_history(Orphans::Refuse);
+        let shown = TransactionView {
+            state: CoordinatorState::Ongoing,
+            start_ms: 9,
+            identity: Identity::new(producer_id, 5),
+            partitions: vec![],
+        };
+        for fact in [
+            list(vec![listed(id, producer_id, CoordinatorState::Ongoing)]),
+            RecoveryInput::Open(Some(vec![])),
+            RecoveryInput::Described(vec![Described::Transaction(shown)]),
+        ] {
+            recovery.handle(Moment(0), fact).unwrap();
+        }
+        let orphans = matches!(recovery.result(), Some(Err(RecoveryError::Orphans { .. })));
+        assert_eq!(orphans, refused, "{id}");
+    }
+}
+
+#[test]
+fn state_that_knows_no_history_accuses_nobody() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    run(&mut recovery, commits(&[("job-0-0", 1, 9, 9)])[..2].to_vec());
+    assert_eq!(*result(&recovery), Recovered::default());
+}
+
+#[test]
+fn where_a_broker_does_not_list_ids_are_asked_for_one_by_one() {
+    let mut recovery = Recovery::new(restored(vec![]));
+    let known = |ids: &[TransactionalId]| {
+        let one = |id: &TransactionalId| match id.as_str() {
+            "job-0-1" => view(CoordinatorState::Ongoing, 4, 2),
+            _ => Described::NotFound,
+        };
+        RecoveryInput::Described(ids.iter().map(one).collect())
+    };
+    let silent = RecoveryInput::Listed { transactions: vec![], silent_brokers: 1, hidden: vec![] };
+    recovery.handle(Moment(0), silent).unwrap();
+    let mut rounds = 0;
+    loop {
+        let effect = recovery.poll_effect().unwrap();
+        if let RecoveryEffect::Describe(ids) = &effect {
+            rounds += 1;
+            recovery.handle(Moment(0), known(ids)).unwrap();
+        } else if effect == RecoveryEffect::LookForOpen {
+            break;
+        }
+    }
+    // Slots, a second round behind the find, and the next subtask of a larger run.
+    assert_eq!(rounds, 3);
+    run(
+        &mut recovery,
+        vec![
+            RecoveryInput::Open(Some(vec![open(4, 2)])),
+            known(&ids(&["job-0-1"])),
+            RecoveryInput::Fenced(vec![FenceAnswer::Fenced]),
+            RecoveryInput::Settled(vec![Ok(Settled::default())]),
+        ],
+    );
+    assert_eq!(result(&recovery).aborted, ids(&["job-0-1"]));
+    assert_eq!(result(&recovery).blind, [Blindness::SilentBrokers(1)]);
 }

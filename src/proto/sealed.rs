@@ -188,6 +188,11 @@ impl<'a> Reader<'a> {
         Self { bytes, what }
     }
 
+    /// True when nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     pub(crate) fn damaged<T>(&self, why: &'static str) -> Result<T, StateError> {
         Err(StateError::Damaged { what: self.what, why })
     }

@@ -6,6 +6,7 @@ use crate::{
     proto::{
         naming::{IdPrefix, Naming, NamingError},
         pool::{DEFAULT_SLOTS, Reuse},
+        recovery::Orphans,
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
@@ -46,6 +47,8 @@ pub struct SinkConfig {
     pub commit_timeout: Option<Duration>,
     /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
     pub settle_timeout: Duration,
+    /// What a recovery does where the restored checkpoint is not the newest one. Default: refuse.
+    pub orphans: Orphans,
     /// When a transactional id is used again; anything but the default is for tests that show what the rule is for.
     #[doc(hidden)]
     pub reuse: Reuse,
@@ -71,6 +74,19 @@ pub enum SinkConfigError {
         interval: Duration,
         /// The tolerated outage.
         outage: Duration,
+    },
+    /// The brokers refuse such a timeout.
+    #[error(
+        "transaction.timeout.ms = {} exceeds the brokers' transaction.max.timeout.ms = {}: lower the one, or raise the \
+         other",
+        timeout.as_millis(),
+        limit.as_millis()
+    )]
+    TimeoutOverLimit {
+        /// `transaction.timeout.ms`.
+        timeout: Duration,
+        /// `transaction.max.timeout.ms`.
+        limit: Duration,
     },
     /// A value is out of its range.
     #[error("{name} = {value}: {why}")]
@@ -106,6 +122,7 @@ impl SinkConfig {
             leaderless: Leaderless::Wait,
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,
+            orphans: Orphans::Refuse,
             reuse: Reuse::WhenSettled,
         })
     }
@@ -130,7 +147,19 @@ impl SinkConfig {
                 "one transaction is written while one is committed",
             );
         }
-        if interval + outage > timeout {
+        for (name, bytes) in [
+            ("batch.size", self.batch_bytes),
+            ("max.request.size", self.request_bytes),
+            ("buffer.memory", self.buffer_bytes),
+        ] {
+            if bytes == 0 {
+                return range(name, bytes.to_string(), "nothing fits into it");
+            }
+        }
+        if self.delivery_timeout.is_zero() {
+            return range("delivery.timeout.ms", "0".to_owned(), "nothing arrives within no time");
+        }
+        if interval.saturating_add(outage) > timeout {
             return Err(SinkConfigError::TimeoutTooShort { timeout, interval, outage });
         }
         Ok(())
@@ -140,6 +169,23 @@ impl SinkConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_by_its_name() {
+        let good = SinkConfig::new("job").unwrap();
+        let refused = |config: SinkConfig| config.validate().unwrap_err().to_string();
+        for slots in [0, 1] {
+            assert!(refused(SinkConfig { slots, ..good.clone() }).starts_with("slots = "));
+        }
+        assert!(refused(SinkConfig { batch_bytes: 0, ..good.clone() }).starts_with("batch.size = 0"));
+        assert!(refused(SinkConfig { request_bytes: 0, ..good.clone() }).starts_with("max.request.size"));
+        assert!(refused(SinkConfig { buffer_bytes: 0, ..good.clone() }).starts_with("buffer.memory"));
+        let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
+        assert!(refused(never).starts_with("delivery.timeout.ms"));
+        assert!(matches!(SinkConfig::new(""), Err(SinkConfigError::Prefix(NamingError::Empty))));
+        let ages = SinkConfig { tolerated_outage: Duration::MAX, ..good };
+        assert!(matches!(ages.validate(), Err(SinkConfigError::TimeoutTooShort { .. })));
+    }
 
     #[test]
     fn a_timeout_that_an_outage_would_pass_is_refused() {

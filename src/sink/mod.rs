@@ -17,4 +17,4 @@ mod writer;
 pub use committer::{Committed, Committer};
 pub use config::{SinkConfig, SinkConfigError};
 pub use recovery::{RecoverError, RecoveryPhase, RecoveryReport, Share, Sink, SinkState};
-pub use writer::{PrepareCommitError, SinkWriter, WriteError};
+pub use writer::{PrepareCommitError, PrepareFailure, SinkWriter, WriteError};

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use self::driver::Driver;
 use super::{
     committer::{Committed, Committer},
-    config::SinkConfig,
+    config::{SinkConfig, SinkConfigError},
     writer::SinkWriter,
 };
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
     proto::{
         committable::Committable,
         naming::NamingError,
-        pool::{Pool, SlotState, WriterState},
-        recovery::{Blindness, CommitStatus, Recovered, Recovery, RecoveryError, Restored},
+        pool::{LastUse, Pool, SlotState, WriterState},
+        recovery::{Blindness, CommitStatus, Orphan, Orphans, Recovered, Recovery, RecoveryError, Restored},
         settle::CommittedButHanging,
     },
 };
@@ -75,6 +75,10 @@ pub struct RecoveryReport {
     pub hanging: Vec<CommittedButHanging>,
     /// What recovery could not see.
     pub blind: Vec<Blindness>,
+    /// Transactions of a later run than that of the checkpoint, whose records are being written once more
+    /// ([`Orphans::WriteAgain`]); at a first start, those of another job that has used the prefix, or whose state is
+    /// lost.
+    pub orphans: Vec<Orphan>,
 }
 
 /// Why no writer may begin.
@@ -87,6 +91,13 @@ pub enum RecoverError {
     /// Leftovers could not be fenced.
     #[error(transparent)]
     Leftovers(RecoveryError),
+    /// The checkpoint is not the newest one ([`RecoveryError::Orphans`]). Nothing but its own transactions was touched:
+    /// restore the newest one, or choose [`Orphans::WriteAgain`].
+    #[error("{0}\nRestore the newest checkpoint, or accept the duplicates (orphans: write-again)")]
+    Orphans(RecoveryError),
+    /// The settings can't work.
+    #[error(transparent)]
+    Config(#[from] SinkConfigError),
     /// The restored ids can't be continued under this configuration.
     #[error(transparent)]
     Naming(#[from] NamingError),
@@ -170,18 +181,34 @@ impl Sink {
         WriterState::deal(&state.writers, subtasks, self.config.naming, &self.config.prefix)
     }
 
+    /// What a broker would refuse with the first record is refused before anything is written.
+    async fn check_timeout(&self) -> Result<(), SinkConfigError> {
+        let timeout = self.config.transaction_timeout;
+        match self.client.transaction_timeout_limit().await {
+            Some(limit) if limit < timeout => Err(SinkConfigError::TimeoutOverLimit { timeout, limit }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     async fn recover_writers(
         &self,
         writers: Vec<WriterState>,
         state: SinkState,
         observer: &(dyn Fn(RecoveryPhase) + Send + Sync),
     ) -> Result<(Vec<SinkWriter>, RecoveryReport), RecoverError> {
+        self.config.validate()?;
+        let level = self.client.transaction_level().await?;
+        self.check_timeout().await?;
         let restored = Restored {
             committables: state.committables.clone(),
             writers: writers.clone(),
-            level: self.client.transaction_level().await?,
+            checkpoint: state.checkpoint,
+            // A first start contradicts no checkpoint.
+            orphans: if state.writers.is_empty() { Orphans::WriteAgain } else { self.config.orphans },
+            level,
         };
-        let driver = Driver { sink: self, observer, resumed: Vec::new(), failed: Vec::new() };
+        let driver =
+            Driver { sink: self, writers: &writers, observer, resumed: Vec::new(), failed: Vec::new() };
         let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
         let resumed = driver.resumed;
         let writer = |(index, writer): (usize, &WriterState)| {
@@ -194,8 +221,11 @@ impl Sink {
             writer
         };
         let all = writers.iter().enumerate().map(writer).collect();
-        let Recovered { aborted, retired, blind, .. } = recovered;
-        Ok((all, RecoveryReport { resumed, aborted, hanging: retired, blind }))
+        let Recovered { aborted, retired, blind, orphans, .. } = recovered;
+        for orphan in &orphans {
+            tracing::warn!(%orphan, "a transaction under this prefix is of a later checkpoint than the restored one");
+        }
+        Ok((all, RecoveryReport { resumed, aborted, hanging: retired, blind, orphans }))
     }
 }
 
@@ -207,6 +237,11 @@ fn pool_after(
     resumed: &[(Committable, Resumed)],
 ) -> Pool {
     pool.recovered(recovered);
+    for (committable, _) in &state.committables {
+        if pool.answers_for(&committable.transactional_id) {
+            pool.remember(&committable.transactional_id, LastUse::of(committable));
+        }
+    }
     let retired: BTreeSet<_> = recovered.retired.iter().map(|r| &r.transactional_id).collect();
     for (committable, status) in &state.committables {
         let Some(slot) = pool.slot(&committable.transactional_id) else { continue };

@@ -15,7 +15,8 @@ use crate::{
     proto::{
         cause::Cause,
         committable::Committable,
-        pool::{Pool, PoolExhausted, Slot, SlotState, WriterState},
+        deadline::{DeadlineWarning, Deadlines, TooOld},
+        pool::{LastUse, Pool, PoolExhausted, Slot, SlotState, WriterState},
         resume::Outcome,
         settle::CommittedButHanging,
     },
@@ -36,6 +37,7 @@ pub struct SinkWriter {
     idle: HashMap<Slot, TransactionalProducer>,
     /// Pairs that ids can go on with whose slot is not free yet.
     pairs: HashMap<Slot, Pair>,
+    deadlines: Deadlines,
 }
 
 #[derive(Debug)]
@@ -84,13 +86,28 @@ pub struct PrepareCommitError {
     pub checkpoint: u64,
     /// Why.
     #[source]
-    pub source: PrepareError,
+    pub source: PrepareFailure,
+}
+
+/// Why a checkpoint was not prepared.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrepareFailure {
+    /// A record was not stored.
+    #[error(transparent)]
+    Failed(#[from] PrepareError),
+    /// The broker aborts the transaction before anybody could commit it. Restarting the job helps, if its checkpoints
+    /// come sooner then.
+    #[error(transparent)]
+    TooOld(#[from] TooOld),
 }
 
 impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
-        Self { client, config, pool, checkpoint, current: None, idle: HashMap::new(), pairs: HashMap::new() }
+        let deadlines = Deadlines::new(config.transaction_timeout);
+        let (idle, pairs) = (HashMap::new(), HashMap::new());
+        Self { client, config, pool, checkpoint, current: None, idle, pairs, deadlines }
     }
 
     /// Takes a record, or says at once why not: for callers that must not wait.
@@ -138,11 +155,13 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Sends what has waited longer than `linger.ms`. Call it now and then when no records come.
+    /// Sends what has waited longer than `linger.ms`, and logs transactions that come near to their timeout. Call it
+    /// now and then when no records come.
     ///
     /// # Errors
     /// [`WriteError::Send`] if the transaction must be aborted.
     pub fn tick(&mut self) -> Result<(), WriteError> {
+        self.log_deadlines();
         match &mut self.current {
             Some(current) => Ok(current.transaction.tick()?),
             None => Ok(()),
@@ -174,21 +193,30 @@ impl SinkWriter {
         checkpoint: u64,
     ) -> Result<Option<Committable>, PrepareCommitError> {
         self.checkpoint = checkpoint;
+        self.log_deadlines();
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(None) };
+        let id = self.pool.id(slot);
+        if let Err(source) = self.deadlines.may_prepare(self.client.clock().now(), &id) {
+            // Dropping the transaction aborts it.
+            self.give_up(slot);
+            return Err(PrepareCommitError { checkpoint, source: source.into() });
+        }
         match transaction.prepare().await {
             Ok(Prepared::Empty(producer)) => {
+                self.deadlines.ended(&id);
                 // An id that was never used is free at once, with its identity.
                 self.idle.insert(slot, producer);
                 _ = self.pool.unused(slot);
                 Ok(None)
             }
             Ok(Prepared::Ready(committable)) => {
-                _ = self.pool.prepared(slot, checkpoint);
+                self.deadlines.prepared(&id);
+                _ = self.pool.prepared(slot, checkpoint, LastUse::of(&committable));
                 Ok(Some(committable))
             }
             Err(source) => {
-                _ = self.pool.given_up(slot);
-                Err(PrepareCommitError { checkpoint, source })
+                self.give_up(slot);
+                Err(PrepareCommitError { checkpoint, source: source.into() })
             }
         }
     }
@@ -202,6 +230,7 @@ impl SinkWriter {
     /// A committer got its answer for one of this writer's transactions.
     pub fn decided(&mut self, committable: &Committable, resumed: &Resumed) {
         let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
+        self.deadlines.ended(&committable.transactional_id);
         _ = self.pool.decided(slot);
         if !self.pool.gives_out_again() {
             return;
@@ -232,6 +261,7 @@ impl SinkWriter {
 
     /// Whether the decision for this id is settled can't be known: the id is not used again by this writer.
     pub fn avoid(&mut self, id: &TransactionalId) {
+        self.deadlines.ended(id);
         if let Some(slot) = self.pool.slot(id) {
             self.pool.adopt(slot, SlotState::Avoided);
         }
@@ -257,15 +287,33 @@ impl SinkWriter {
     /// Dropping the future does not stop the abort.
     pub async fn abort(&mut self) -> Result<(), Cause> {
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(()) };
-        _ = self.pool.given_up(slot);
+        self.give_up(slot);
         match transaction.abort().await {
             Ok(_) => Ok(()),
             Err(e) => Err(Cause::new(crate::proto::cause::CauseKind::Unreachable, e.to_string())),
         }
     }
 
+    /// The open and prepared transactions that have used half of `transaction.timeout.ms` or more, now.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<DeadlineWarning> {
+        self.deadlines.warnings(self.client.clock().now())
+    }
+
+    fn log_deadlines(&mut self) {
+        for warning in self.deadlines.due(self.client.clock().now()) {
+            tracing::warn!(transactional_id = %warning.transactional_id, "{warning}");
+        }
+    }
+
+    fn give_up(&mut self, slot: Slot) {
+        self.deadlines.ended(&self.pool.id(slot));
+        _ = self.pool.given_up(slot);
+    }
+
     fn open(&mut self) -> Result<&mut Current, WriteError> {
         let slot = self.pool.take(self.checkpoint + 1)?;
+        self.deadlines.begun(self.client.clock().now(), self.pool.id(slot));
         let producer = self.producer(slot);
         let current = Current { slot, transaction: producer.begin(), records: 0 };
         Ok(self.current.insert(current))

@@ -15,11 +15,16 @@
 //! other subtasks.
 
 mod error;
+mod generator;
+mod kafka;
 mod lines;
+mod pace;
 mod split;
 
 pub use error::SourceError;
-pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, OnBadLine};
+pub use generator::GeneratorSource;
+pub use kafka::{KafkaSource, SourceOffset, StartError, StartFrom};
+pub use lines::{Input, InputError, InputHash, InputPosition, LinesInput, LinesSource, OnBadLine};
 pub use split::{SplitState, Subtask};
 
 use futures::future::BoxFuture;

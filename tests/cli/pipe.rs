@@ -123,3 +123,41 @@ async fn signals_count_between_two_attempts() -> Outcome {
     assert_eq!(ended.and_then(|status| status.code()), Some(130));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_that_is_not_the_newest_is_refused_unless_duplicates_are_accepted() -> Outcome {
+    for (profile, naming) in [
+        (Profile::kafka_4_4(), "pooled"),
+        (Profile::kafka_4_4_v1(), "pooled"),
+        (Profile::kafka_4_4(), "incrementing"),
+    ] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 1)?;
+        let (input, state, older) = (stage.path("input"), stage.path("state"), stage.path("older"));
+        let pipe = |state: &std::path::Path| {
+            let (input, state) = (input.display(), state.display());
+            format!("pipe --topic t --input {input} --state {state} --naming {naming} --json")
+        };
+        std::fs::write(&input, "a\nb\n")?;
+        assert_eq!(stage.run(&pipe(&state)).await?.code, Some(0));
+        assert!(Command::new("cp").arg("-r").args([&state, &older]).status()?.success());
+        std::fs::write(&input, "a\nb\nc\n")?;
+        assert_eq!(stage.run(&pipe(&state)).await?.code, Some(0));
+        std::fs::write(&input, "a\nb\nc\nd\n")?;
+        let ran = stage.run(&pipe(&older)).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(
+            ran.err.contains("is not the newest of this job") && ran.err.contains("committed"),
+            "{ran:?}"
+        );
+        assert_eq!(stage.run(&pipe(&state)).await?.code, Some(0), "the newest one still goes on");
+        let again = format!("{} --orphans write-again", pipe(&older));
+        assert_eq!(stage.run(&again).await?.code, Some(0));
+        assert_eq!(stage.run(&pipe(&older)).await?.code, Some(0), "it is the newest now");
+        let ran = stage.run("cat --topic t --until-end").await?;
+        let mut seen: Vec<&str> = ran.out.lines().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, ["a", "b", "c", "c", "d", "d"]);
+    }
+    Ok(())
+}

@@ -70,6 +70,7 @@ impl Run {
                     sum.resumed.extend(report.resumed);
                     sum.aborted.extend(report.aborted);
                     sum.hanging.extend(report.hanging);
+                    sum.orphans.extend(report.orphans);
                 }
                 (writers, sum)
             }

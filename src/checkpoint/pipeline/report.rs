@@ -7,7 +7,7 @@ use crate::{
     client::{ClientError, TopicError},
     ids::{TopicPartition, TransactionalId},
     proto::{committable::Committable, resume::Outcome},
-    sink::{Committed, PrepareCommitError, RecoverError, SinkConfigError, WriteError},
+    sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
     source::InputError,
 };
 
@@ -155,7 +155,9 @@ impl PipelineError {
         use crate::proto::cause::CauseKind;
         let cause = match self {
             Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => cause,
-            Self::Prepare(e) => &e.source.cause,
+            Self::Prepare(PrepareCommitError { source: PrepareFailure::Failed(e), .. }) => &e.cause,
+            // A checkpoint that comes in time is all that it needs.
+            Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
             _ => return false,
         };
         matches!(

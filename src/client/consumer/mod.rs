@@ -14,6 +14,7 @@ use std::{
     collections::{HashMap, HashSet},
     future::poll_fn,
     pin::Pin,
+    str::FromStr,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -25,7 +26,7 @@ pub use error::ConsumerError;
 use partition::{Next, Partition, Step};
 use read::{Done, FetchSettings, Fetched, Want};
 
-use super::{offsets, router::Router};
+use super::{config::ConfigError, offsets, router::Router};
 use crate::{
     exchange::{Isolation, OffsetAt},
     ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
@@ -57,6 +58,20 @@ pub enum OutOfRangePolicy {
     Earliest,
     /// Reading goes on behind what is there (`latest`), with a warning.
     Latest,
+}
+
+impl FromStr for OutOfRangePolicy {
+    type Err = ConfigError;
+
+    /// A value of `auto.offset.reset`: `none` (or `fail`), `earliest`, `latest`.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.trim() {
+            "none" | "fail" => Ok(Self::Error),
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => Err(ConfigError::OffsetReset(text.to_owned())),
+        }
+    }
 }
 
 /// A record, and where it stood.
@@ -213,6 +228,11 @@ impl Consumer {
         self.partitions.iter().find(|p| p.place == *partition)?.position()
     }
 
+    /// Every assigned partition with its [`position`](Self::position).
+    pub fn positions(&self) -> impl Iterator<Item = (&TopicPartition, Option<i64>)> {
+        self.partitions.iter().map(|p| (&p.place, p.position()))
+    }
+
     /// The id of an assigned partition's topic; unknown before its first metadata, and on brokers before 2.8.
     #[must_use]
     pub fn topic_id(&self, partition: &TopicPartition) -> TopicId {
@@ -353,7 +373,11 @@ impl Consumer {
 
     /// Whether any position has moved since this was asked last.
     fn take_moved(&mut self) -> bool {
-        self.partitions.iter_mut().filter_map(|p| std::mem::take(&mut p.moved).then_some(())).count() > 0
+        let mut moved = false;
+        for partition in &mut self.partitions {
+            moved |= std::mem::take(&mut partition.moved);
+        }
+        moved
     }
 
     fn start_jobs(&mut self, now: Moment) {
@@ -406,10 +430,16 @@ impl Consumer {
                     first = first.and(self.read(now, &want, fetched));
                 }
             }
-            Done::Range { want, range } => {
+            Done::Range { want, range, answer } => {
                 let policy = self.out_of_range;
                 if let Some(partition) = self.wanted(&want) {
-                    first = partition.out_of_range(now, policy, range);
+                    // Another topic of the name must not be taken for a log that lost its records.
+                    first = partition.found(now, &answer);
+                    if first.is_ok() && partition.is_seen_in(&answer) {
+                        first = partition.out_of_range(now, policy, range);
+                    } else {
+                        partition.retry(now, Step::FindLeader);
+                    }
                 }
             }
         }

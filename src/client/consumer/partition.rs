@@ -210,6 +210,13 @@ impl Partition {
         }
     }
 
+    /// Whether metadata shows its topic.
+    pub(super) fn is_seen_in(&self, answer: &Result<MetadataAnswer, ClientError>) -> bool {
+        let topics = answer.iter().flat_map(|answer| &answer.topics);
+        let ours = topics.filter(|topic| topic.name == self.place.topic).map(|topic| topic.verdict);
+        ours.into_iter().any(|v| matches!(v, MetadataVerdict::Known | MetadataVerdict::Leaderless))
+    }
+
     /// Looks again later, if it was looking; a fetch that is under way is left alone.
     fn look_again(&mut self, now: Moment) {
         if self.step == Step::FindLeader {

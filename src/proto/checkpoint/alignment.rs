@@ -232,3 +232,6 @@ impl Alignment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

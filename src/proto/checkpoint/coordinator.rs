@@ -129,6 +129,20 @@ impl<A> Coordinator<A> {
         Ok(self)
     }
 
+    /// Lets ids go on after this one, if it is greater than the restored one: the newest that an earlier run of the job
+    /// has used. Otherwise what failed there after the restored checkpoint is numbered again.
+    #[must_use]
+    pub fn with_ids_after(mut self, checkpoint: u64) -> Self {
+        self.newest = self.newest.max(checkpoint);
+        self
+    }
+
+    /// The newest id that was used.
+    #[must_use]
+    pub fn newest_id(&self) -> u64 {
+        self.newest
+    }
+
     /// Takes a command or a fact. After [`CoordinatorEffect::Fail`] and [`CoordinatorEffect::Finished`] all of them
     /// are taken, and change nothing.
     ///
@@ -266,3 +280,6 @@ impl<A> Coordinator<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What a checkpoint keeps of a writer.
 
+use super::history::History;
 use crate::{
     ids::{TopicPartition, TransactionalId},
     proto::{
@@ -10,7 +11,7 @@ use crate::{
     },
 };
 
-const SEAL: Seal = Seal { what: "writer state", magic: *b"K2PW", newest: 1 };
+const SEAL: Seal = Seal { what: "writer state", magic: *b"K2PW", newest: 2 };
 
 /// What a writer keeps in a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct WriterState {
     pub active: Vec<TransactionalId>,
     /// Transactions that hang, with what was decided. Their ids are never used, fenced or aborted.
     pub retired: Vec<CommittedButHanging>,
+    /// What ids were used for last. `None` if that is not known, for a release before wrote the state.
+    pub history: Option<History>,
 }
 
 impl WriterState {
@@ -34,7 +37,8 @@ impl WriterState {
     #[must_use]
     pub fn fresh(naming: Naming, prefix: IdPrefix, ownership: Ownership) -> Self {
         let (active, retired, former_prefixes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { naming, prefix, former_prefixes, ownership, active, retired }
+        let history = Some(History::default());
+        Self { naming, prefix, former_prefixes, ownership, active, retired, history }
     }
 
     /// The states with which `parallelism` subtasks begin, in their order, from everything that the checkpoint holds of
@@ -72,6 +76,15 @@ impl WriterState {
                 let owner = Self::owner(&dealt, &hanging.transactional_id);
                 dealt[owner].retired.push(hanging.clone());
             }
+            if let Some(history) = &state.history {
+                let parts = history.deal(dealt.len(), |id| Self::owner(&dealt, id));
+                for (state, part) in dealt.iter_mut().zip(parts) {
+                    state.history.iter_mut().for_each(|history| history.absorb(part.clone()));
+                }
+            }
+        }
+        if states.iter().any(|state| state.history.is_none()) {
+            dealt.iter_mut().for_each(|state| state.history = None);
         }
         Ok(dealt)
     }
@@ -109,7 +122,8 @@ impl WriterState {
             .list(&owned, |fields, subtask| fields.u64(u64::from(*subtask)))
             .u64(u64::from(self.ownership.total()))
             .list(&self.active, |fields, id| fields.text(id.as_str()))
-            .list(&self.retired, write_hanging);
+            .list(&self.retired, write_hanging)
+            .option(self.history.as_ref(), |fields, history| history.write(fields));
         SEAL.seal(fields)
     }
 
@@ -133,16 +147,18 @@ impl WriterState {
         };
         let active = fields.list(|fields| fields.text().map(TransactionalId::new))?;
         let retired = fields.list(read_hanging)?;
-        fields.finish(Self { naming, prefix, former_prefixes, ownership, active, retired })
+        // Format 1 ends here.
+        let history = if fields.is_empty() { None } else { fields.option(History::read)? };
+        fields.finish(Self { naming, prefix, former_prefixes, ownership, active, retired, history })
     }
 }
 
-fn read_prefix(fields: &mut Reader<'_>) -> Result<IdPrefix, StateError> {
+pub(super) fn read_prefix(fields: &mut Reader<'_>) -> Result<IdPrefix, StateError> {
     let text = fields.text()?;
     IdPrefix::new(&text).or_else(|_| fields.damaged("a prefix is empty or too long"))
 }
 
-fn read_subtask(fields: &mut Reader<'_>) -> Result<u32, StateError> {
+pub(super) fn read_subtask(fields: &mut Reader<'_>) -> Result<u32, StateError> {
     let subtask = fields.u64()?;
     u32::try_from(subtask).or_else(|_| fields.damaged("a subtask is out of range"))
 }

@@ -1,11 +1,12 @@
 //! What a recovery is told, what it wants, and what comes of it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use crate::{
-    ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
+    ids::{Identity, ProducerId, TopicId, TopicPartition, TransactionalId},
     proto::{
         committable::Committable,
+        naming::IdPrefix,
         pool::WriterState,
         resume::{CoordinatorState, Decision, Described},
         settle::{CommittedButHanging, OpenTransaction, SettleError, SettleTarget, Settled},
@@ -29,8 +30,61 @@ pub struct Restored {
     /// The states of the writers that recover together, as [`WriterState::deal`] gave them to this run: those of all
     /// subtasks, or that of one.
     pub writers: Vec<WriterState>,
+    /// The number of that checkpoint.
+    pub checkpoint: u64,
+    /// What is done where the checkpoint is not the newest.
+    pub orphans: Orphans,
     /// The finalized level of `transaction.version`.
     pub level: i16,
+}
+
+/// What is done where transactions under the sink's ids show that the restored checkpoint is not the newest: everything
+/// since is going to be written once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Orphans {
+    /// Nothing is aborted, and no writer begins. The newest checkpoint can still be restored.
+    #[default]
+    Refuse,
+    /// The job goes on from the older checkpoint. Readers see twice what those transactions wrote; what is prepared and
+    /// not committed is aborted.
+    WriteAgain,
+}
+
+/// A transaction that only a run after the restored checkpoint can have made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    /// Its id.
+    pub transactional_id: TransactionalId,
+    /// What shows that.
+    pub proof: OrphanProof,
+    /// The pair that its coordinator shows.
+    pub identity: Identity,
+    /// When it was begun, in milliseconds since the Unix epoch on its coordinator's clock.
+    pub start_ms: Option<i64>,
+}
+
+/// What proves that there was a later checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrphanProof {
+    /// It is committed, and a sink commits only what a complete checkpoint lists.
+    Committed,
+    /// It is open under an id that the restored checkpoint lists, and such an id is used again only when a later one
+    /// is complete.
+    UsedAgain,
+}
+
+impl fmt::Display for Orphan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.proof {
+            OrphanProof::Committed => "committed",
+            OrphanProof::UsedAgain => "open, after a later checkpoint",
+        };
+        write!(f, "{} ({}): {state}", self.transactional_id, self.identity)?;
+        match self.start_ms {
+            Some(start) => write!(f, ", begun {start} ms after the Unix epoch"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A line of a ListTransactions answer.
@@ -88,6 +142,8 @@ pub enum RecoveryInput {
         transactions: Vec<ListedTransaction>,
         /// Brokers that did not answer.
         silent_brokers: usize,
+        /// Prefixes whose ids we may not describe, so that brokers leave them out.
+        hidden: Vec<IdPrefix>,
     },
     /// The sink's partitions were looked at; `None` when that is not permitted or not possible.
     Open(Option<Vec<OpenProducer>>),
@@ -130,6 +186,8 @@ pub struct Recovered {
     pub avoid: BTreeSet<TransactionalId>,
     /// What recovery could not see.
     pub blind: Vec<Blindness>,
+    /// Transactions of a later run.
+    pub orphans: Vec<Orphan>,
 }
 
 impl Recovered {
@@ -142,6 +200,7 @@ impl Recovered {
             retired: self.retired.iter().filter(|r| its(&r.transactional_id)).cloned().collect(),
             avoid: self.avoid.iter().filter(|id| its(id)).cloned().collect(),
             blind: self.blind.clone(),
+            orphans: self.orphans.iter().filter(|o| its(&o.transactional_id)).cloned().collect(),
         }
     }
 }
@@ -149,23 +208,38 @@ impl Recovered {
 /// Something that recovery could not see. A leftover there ends by its timeout, and holds readers up until then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blindness {
-    /// This many brokers did not list their transactions.
+    /// This many brokers did not list their transactions. Ids that may be in use were asked for one by one.
     SilentBrokers(usize),
+    /// Ids of this prefix may not be described, and are not listed.
+    Hidden(IdPrefix),
     /// Open transactions on the partitions cannot be told; ids that were used before are not used again.
     OpenTransactions,
     /// This id cannot be described.
     Id(TransactionalId),
 }
 
-/// Why the writer must not begin. All of it can be tried again.
+/// Why the writer must not begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
-    /// Transactions of the restored checkpoint are not committed.
+    /// Transactions of the restored checkpoint are not committed; try again.
     #[error("{} transactions of the restored checkpoint are not committed", .0.len())]
     NotCommitted(Vec<TransactionalId>),
-    /// Leftovers could not be fenced: somebody may still write in them.
+    /// Leftovers could not be fenced: somebody may still write in them. Try again.
     #[error("{} leftover transactions could not be fenced", .0.len())]
     NotFenced(Vec<TransactionalId>),
+    /// The checkpoint is not the newest one.
+    #[error(
+        "checkpoint {checkpoint} is not the newest of this job: there are transactions under its ids that only a later \
+         one can have led to. Everything after it would be written again, and readers would see twice what was \
+         committed since:{}",
+        .orphans.iter().map(|orphan| format!("\n  {orphan}")).collect::<String>()
+    )]
+    Orphans {
+        /// The restored checkpoint.
+        checkpoint: u64,
+        /// What it does not know.
+        orphans: Vec<Orphan>,
+    },
 }
 
 /// A fact that was not asked for, or of another length than what was asked; the state is as before.

@@ -1,6 +1,6 @@
 //! The recovery machine, driven.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
 
@@ -10,6 +10,8 @@ use crate::{
     ids::{TopicPartition, TransactionalId},
     proto::{
         committable::Committable,
+        naming::{IdParts, IdPrefix},
+        pool::WriterState,
         recovery::{
             CommitAnswer, FenceAnswer, Recovered, Recovery, RecoveryEffect, RecoveryError, RecoveryInput,
         },
@@ -20,6 +22,7 @@ use crate::{
 
 pub(super) struct Driver<'a> {
     pub(super) sink: &'a Sink,
+    pub(super) writers: &'a [WriterState],
     pub(super) observer: &'a (dyn Fn(RecoveryPhase) + Send + Sync),
     pub(super) resumed: Vec<(Committable, Resumed)>,
     pub(super) failed: Vec<Committed>,
@@ -34,6 +37,7 @@ impl Driver<'_> {
                     Ok(recovered) => Ok((recovered, self)),
                     Err(RecoveryError::NotCommitted(_)) => Err(RecoverError::NotCommitted(self.failed)),
                     Err(e @ RecoveryError::NotFenced(_)) => Err(RecoverError::Leftovers(e)),
+                    Err(e @ RecoveryError::Orphans { .. }) => Err(RecoverError::Orphans(e)),
                 };
             }
             let Some(effect) = machine.poll_effect() else {
@@ -54,7 +58,7 @@ impl Driver<'_> {
             RecoveryEffect::List { patterns } => {
                 (self.observer)(RecoveryPhase::Look);
                 let (transactions, silent_brokers) = self.sink.client.list_for_recovery(&patterns).await;
-                RecoveryInput::Listed { transactions, silent_brokers }
+                RecoveryInput::Listed { transactions, silent_brokers, hidden: self.hidden().await }
             }
             RecoveryEffect::LookForOpen => {
                 RecoveryInput::Open(self.sink.client.open_producers(&self.partitions()).await)
@@ -99,6 +103,19 @@ impl Driver<'_> {
             }
         }
         answers
+    }
+
+    /// The prefixes whose ids we may not describe.
+    async fn hidden(&self) -> Vec<IdPrefix> {
+        let prefixes: BTreeSet<&IdPrefix> = self.writers.iter().flat_map(WriterState::prefixes).collect();
+        let mut hidden = Vec::new();
+        for prefix in prefixes {
+            let id = prefix.id(IdParts { subtask: 0, number: 0 });
+            if self.sink.client.may_not_describe(&id).await {
+                hidden.push(prefix.clone());
+            }
+        }
+        hidden
     }
 
     async fn describe(&self, id: &TransactionalId) -> Described {

@@ -97,6 +97,28 @@ async fn a_line_that_is_too_long_can_be_passed_over_and_does_not_break_the_hash(
     assert_eq!(reopened(&long, position).await.unwrap().len(), 1);
 }
 
+/// The reader's thread may have sent nothing yet, so that a single poll gives up anywhere.
+#[tokio::test]
+async fn passing_over_a_line_can_be_given_up_at_any_moment() {
+    let long = [vec![b'x'; 600_000], b"\nb\n".to_vec()].concat();
+    let (_file, source) = file(&long);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { line: 1, .. })));
+    while futures::FutureExt::now_or_never(input.pass_line()).is_none() {
+        assert_eq!(input.position().bytes, 0, "it is passed as a whole");
+        assert_eq!(input.ready_line().unwrap(), None);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((input.position().bytes, input.position().lines), (600_001, 1));
+    assert_eq!(lines(&mut input, 2).await, ["b"]);
+
+    let (_file, source) = file(&long);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { .. })));
+    _ = futures::FutureExt::now_or_never(input.pass_line());
+    assert_eq!(lines(&mut input, 1).await, ["b"], "the next call goes on with it");
+}
+
 #[tokio::test]
 async fn a_named_pipe_cannot_be_read_again() {
     let (kept, source) = file(b"a\n");
@@ -112,5 +134,16 @@ async fn a_missing_file_and_a_directory_are_named() {
         let source = LinesInput::File(path.into());
         let error = Input::open(&source, InputPosition::default(), MAX).await.unwrap_err();
         assert!(error.to_string().starts_with(path), "{error}");
+    }
+}
+
+/// The address 0 is never mapped, so that reading there fails.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_read_that_fails_is_not_the_end_of_the_input() {
+    let source = LinesInput::File("/proc/self/mem".into());
+    let mut input = Input::open(&source, InputPosition::default(), MAX).await.unwrap();
+    for _ in 0..3 {
+        assert!(matches!(input.next_line().await, Err(InputError::Io { .. })));
     }
 }

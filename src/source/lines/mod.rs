@@ -3,10 +3,12 @@
 mod hash;
 mod input;
 mod position;
+mod source;
 
 pub use hash::InputHash;
 pub use input::{Input, InputError, LinesInput};
 pub use position::InputPosition;
+pub use source::LinesSource;
 
 /// What is done with a line that is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

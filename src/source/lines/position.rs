@@ -23,11 +23,15 @@ pub struct InputPosition {
 }
 
 impl InputPosition {
+    pub(super) fn take_in(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
+    }
+
     /// The bytes to be kept, in the newest format.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        let fields = Fields::default().text(&self.source).u64(self.bytes).u64(self.lines);
-        SEAL.seal(self.hash.write(fields)).into()
+        SEAL.seal(self.write(Fields::default())).into()
     }
 
     /// The position of kept bytes.
@@ -38,6 +42,10 @@ impl InputPosition {
         let mut fields = SEAL.open(bytes)?;
         let position = Self::read(&mut fields)?;
         fields.finish(position)
+    }
+
+    pub(super) fn write(&self, fields: Fields) -> Fields {
+        self.hash.write(fields.text(&self.source).u64(self.bytes).u64(self.lines))
     }
 
     pub(crate) fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {

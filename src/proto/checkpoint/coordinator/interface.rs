@@ -159,8 +159,8 @@ pub enum CoordinatorEffect<A> {
         /// What the subtasks handed over, by subtask.
         states: Vec<A>,
     },
-    /// It is durable, and so is everything before it that this subtask was told of. Repeated until it is confirmed,
-    /// or until a newer one takes its place.
+    /// It is durable. This tells of every earlier one, too: what a sink has prepared up to here is to be committed.
+    /// Repeated until it is confirmed, or until a newer one takes its place.
     Notify {
         /// The checkpoint.
         checkpoint: u64,
@@ -175,7 +175,8 @@ pub enum CoordinatorEffect<A> {
         /// Why.
         cause: AbortCause,
     },
-    /// More failures in a row than tolerated: the job must restart. Nothing follows.
+    /// More failures in a row than tolerated: the job must restart. Nothing follows. A store that is running must end
+    /// before somebody looks for the checkpoint to restart from.
     Fail(AbortCause),
     /// The Suspend or Final checkpoint is durable and confirmed by all: the job may end. Nothing follows.
     Finished {

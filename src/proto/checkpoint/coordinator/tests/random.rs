@@ -56,6 +56,7 @@ struct Model {
     newest: u64,
     /// Kind, trigger and first acknowledgements of those that are not ended.
     under_way: BTreeMap<u64, (Kind, Moment, BTreeMap<usize, State>)>,
+    acks: usize,
     storing: Option<u64>,
     stored: u64,
     durable: BTreeSet<u64>,
@@ -76,6 +77,7 @@ impl Model {
             config,
             newest: restored,
             under_way: BTreeMap::new(),
+            acks: 0,
             storing: None,
             stored: restored,
             durable: BTreeSet::from([restored]),
@@ -142,7 +144,9 @@ impl Model {
     }
 
     fn ack(&mut self, checkpoint: u64, subtask: usize) {
-        let state = (checkpoint, self.job.now.0 as usize);
+        // A repeated acknowledgement brings another state.
+        self.acks += 1;
+        let state = (checkpoint, self.acks);
         if let Some((_, _, acks)) = self.under_way.get_mut(&checkpoint) {
             acks.entry(subtask).or_insert(state);
         }
@@ -279,7 +283,9 @@ impl Model {
             }
             let durable = self.durable.last().copied().unwrap_or(0);
             subtasks.for_each(|subtask| self.confirm(durable, subtask));
-            self.happen(Event::Deadline);
+            if self.under_way.is_empty() {
+                self.happen(Event::Deadline);
+            }
         }
         panic!("the job does not end");
     }

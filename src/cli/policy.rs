@@ -1,0 +1,59 @@
+//! Options of `pipe` that say what its sink does where there is a choice.
+
+use crate::{
+    proto::{naming::Naming, recovery::Orphans},
+    sink::SinkConfig,
+};
+
+/// Policies of a sink.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Policy {
+    /// How transactional ids are numbered: pooled (few, used again) or incrementing (a new one for each checkpoint)
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "pooled|incrementing",
+        default_value = "pooled"
+    )]
+    naming: NamingArg,
+    /// At a state that is not the newest: refuse, or write-again what was committed since, which doubles it
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "refuse|write-again",
+        default_value = "refuse"
+    )]
+    orphans: OrphansArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum NamingArg {
+    /// PREFIX-SUBTASK-SLOT
+    Pooled,
+    /// PREFIX-SUBTASK-CHECKPOINT
+    Incrementing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OrphansArg {
+    /// Stop before anything is aborted
+    Refuse,
+    /// Go on from the older state
+    WriteAgain,
+}
+
+impl Policy {
+    /// Puts them into the sink's settings.
+    pub(super) fn apply(&self, sink: &mut SinkConfig) {
+        sink.naming = match self.naming {
+            NamingArg::Pooled => Naming::Pooled,
+            NamingArg::Incrementing => Naming::Incrementing,
+        };
+        sink.orphans = match self.orphans {
+            OrphansArg::Refuse => Orphans::Refuse,
+            OrphansArg::WriteAgain => Orphans::WriteAgain,
+        };
+    }
+}
