@@ -9,6 +9,7 @@ mod directory_states;
 mod error;
 mod files;
 mod handle;
+mod inspect;
 mod kept;
 mod memory;
 mod names;
@@ -26,6 +27,7 @@ pub use directory::{CommittableFile, DirectoryStore};
 pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
+pub use inspect::{CheckpointFile, Fault, Verified, read_checkpoints, verify};
 pub use memory::MemoryStore;
 #[cfg(feature = "object-store")]
 pub use object::{ObjectCheckpointStore, ObjectStoreConfig};

@@ -272,5 +272,8 @@ impl JobStore for ObjectCheckpointStore {
 }
 
 #[cfg(test)]
+#[path = "faulty_tests.rs"]
+mod faulty;
+#[cfg(test)]
 #[path = "object_tests.rs"]
 mod tests;

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     ops::Range,
     sync::{
         Mutex,
@@ -8,14 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, local::LocalFileSystem, memory::InMemory,
-    path::Path,
-};
+use futures::TryStreamExt;
+use object_store::{ObjectMeta, ObjectStoreExt, local::LocalFileSystem, memory::InMemory, path::Path};
 
-use super::*;
+use super::{
+    faulty::{Fate, Faulty},
+    *,
+};
 use crate::{
     checkpoint::{
         INLINE_STATE_BYTES,
@@ -106,135 +104,6 @@ mod in_memory {
 mod local_files {
     use super::*;
     suite!(Objects::local());
-}
-
-/// What becomes of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Answered,
-    /// It is not carried out.
-    Refused,
-    /// It is carried out, and its answer is lost.
-    Unanswered,
-    /// It waits until the gate opens.
-    Held,
-}
-
-type Decide = dyn Fn(&'static str, &Path) -> Fate + Send + Sync;
-
-/// One client's way to a store that others share.
-struct Faulty {
-    inner: Arc<dyn ObjectStore>,
-    decide: Box<Decide>,
-    gate: tokio::sync::watch::Sender<bool>,
-}
-
-impl Faulty {
-    fn new(
-        inner: &Arc<dyn ObjectStore>,
-        decide: impl Fn(&'static str, &Path) -> Fate + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        let gate = tokio::sync::watch::Sender::new(false);
-        Arc::new(Self { inner: Arc::clone(inner), decide: Box::new(decide), gate })
-    }
-
-    /// Makes `requests`, and none after: the process dies there.
-    fn dying_after(inner: &Arc<dyn ObjectStore>, requests: usize) -> (Arc<Self>, Arc<AtomicUsize>) {
-        let passed = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&passed);
-        let decide = move |_: &str, _: &Path| match count.fetch_add(1, Ordering::Relaxed) < requests {
-            true => Fate::Answered,
-            false => Fate::Refused,
-        };
-        (Self::new(inner, decide), passed)
-    }
-
-    async fn pass<T>(
-        &self,
-        (what, at): (&'static str, &Path),
-        request: impl Future<Output = object_store::Result<T>> + Send,
-    ) -> object_store::Result<T> {
-        let error = || Err(object_store::Error::Generic { store: "faulty", source: "no answer".into() });
-        match (self.decide)(what, at) {
-            Fate::Answered => request.await,
-            Fate::Refused => error(),
-            Fate::Unanswered => {
-                drop(request.await);
-                error()
-            }
-            Fate::Held => {
-                self.gate.subscribe().wait_for(|open| *open).await.unwrap();
-                request.await
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Faulty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Faulty")
-    }
-}
-
-impl fmt::Display for Faulty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Faulty")
-    }
-}
-
-#[async_trait::async_trait]
-impl ObjectStore for Faulty {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        self.pass(("put", location), self.inner.put_opts(location, payload, options)).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, options).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.pass(("get", location), self.inner.get_opts(location, options)).await
-    }
-
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        match (self.decide)("delete", &Path::default()) {
-            Fate::Answered | Fate::Held => self.inner.delete_stream(locations),
-            Fate::Refused | Fate::Unanswered => {
-                let error = object_store::Error::Generic { store: "faulty", source: "no answer".into() };
-                futures::stream::once(async { Err(error) }).boxed()
-            }
-        }
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        match (self.decide)("list", prefix.unwrap_or(&Path::default())) {
-            Fate::Answered | Fate::Held => self.inner.list(prefix),
-            Fate::Refused | Fate::Unanswered => {
-                let error = object_store::Error::Generic { store: "faulty", source: "no answer".into() };
-                futures::stream::once(async { Err(error) }).boxed()
-            }
-        }
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
 }
 
 /// The time since the clock was started.
