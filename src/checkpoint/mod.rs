@@ -22,6 +22,9 @@ mod state;
 pub mod step;
 mod store;
 
+/// The crate whose stores [`ObjectCheckpointStore`] takes.
+#[cfg(feature = "object-store")]
+pub use ::object_store;
 pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore};
 pub use directory_read::{read_committable, read_newest};

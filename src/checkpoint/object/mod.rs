@@ -85,6 +85,21 @@ impl ObjectStoreConfig {
 /// whose listings show what was created before. For local files, `LocalFileSystem::with_fsync(true)` makes them
 /// durable; [`DirectoryStore`](crate::checkpoint::DirectoryStore) is better at it.
 ///
+/// ```
+/// # async fn example() -> Result<(), kafka_2pc::checkpoint::StoreError> {
+/// use std::sync::Arc;
+///
+/// use kafka_2pc::checkpoint::{
+///     CheckpointStore, ObjectCheckpointStore, ObjectStoreConfig, object_store::memory::InMemory,
+/// };
+///
+/// let bucket = Arc::new(InMemory::new());
+/// let mut store = ObjectCheckpointStore::open(bucket, ObjectStoreConfig::new("jobs/orders")).await?;
+/// assert!(store.load().await?.is_none());
+/// store.close().await
+/// # }
+/// ```
+///
 /// Dropping it is like a crash: the next owner waits for `lease_duration`. [`close`](CheckpointStore::close) frees the
 /// state at once.
 #[derive(Debug)]
