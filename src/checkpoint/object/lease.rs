@@ -51,11 +51,18 @@ impl Lease {
     }
 
     /// The names of the checkpoints that are kept, as the store says it now.
+    ///
+    /// An attempt whose answer was lost may still be on its way. Then looking is not enough: a head is created in its
+    /// place, or it is found there. The job goes back to the checkpoint before, and what it aborts then must not be
+    /// named by a head that comes late.
     pub(super) async fn kept(&self) -> Result<Vec<Arc<str>>, StoreError> {
         let mut held = self.held.lock().await;
+        if held.must_load {
+            self.change(&mut held, |_| {}).await?;
+            held.must_load = false;
+        }
         let found = self.heads.highest().await?.ok_or_else(|| self.heads.missing())?;
         self.adopt(&mut held, found)?;
-        held.must_load = false;
         Ok(held.at.head.kept.clone())
     }
 

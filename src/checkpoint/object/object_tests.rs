@@ -252,32 +252,50 @@ async fn nothing_is_written_after_an_uncertain_checkpoint_before_it_is_loaded() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_arrives_after_it_was_asked_for_counts_and_the_job_must_load() {
+async fn an_attempt_that_is_still_on_its_way_when_the_job_loads_never_counts() {
     let place = Objects::in_memory();
     let slow = Arc::new(AtomicUsize::new(0));
     let on = Arc::clone(&slow);
-    let gated = Faulty::new(&place.store, move |what, at| {
+    let faulty: Arc<dyn ObjectStore> = Faulty::new(&place.store, move |what, at| {
         let hit = what == "put" && at.as_ref().contains("heads") && on.load(Ordering::Relaxed) == 1;
         if hit { Fate::Held } else { Fate::Answered }
     });
-    let faulty: Arc<dyn ObjectStore> = Arc::clone(&gated) as _;
     let mut store = open(&faulty, "one").await.unwrap();
     write(&mut store, &checkpoint(1, &[], &[])).await.unwrap();
-    let head = store.lease.kept().await.unwrap();
-    // The network keeps a request whose sender has given up.
+    let heads = Heads::new(Bucket::new(Arc::clone(&place.store), PREFIX));
+    let before = heads.highest().await.unwrap().unwrap();
+    // The network keeps the request of a sender that has given up.
     slow.store(1, Ordering::Relaxed);
     let first = checkpoint(2, &[], &[]);
     assert!(tokio::time::timeout(Duration::from_millis(1), write(&mut store, &first)).await.is_err());
     slow.store(0, Ordering::Relaxed);
-    assert_eq!(newest(&mut store).await, 1);
     let names = place.names().await;
-    let late = names.iter().find(|name| name.starts_with(&format!("checkpoint-{:020}", 2))).unwrap();
-    let number: u64 = names.iter().find_map(|name| name.strip_prefix("heads/")).unwrap().parse().unwrap();
-    let mut at = Heads::new(store.bucket.clone()).highest().await.unwrap().unwrap().head;
-    at.kept = head.into_iter().chain([late.as_str().into()]).collect();
-    let heads = Heads::new(Bucket::new(Arc::clone(&place.store), PREFIX));
-    let arrived = heads.advance(&Numbered { number: number + 1, head: at }).await.unwrap();
-    assert!(matches!(arrived, Advanced::Done));
+    let attempt = names.iter().find(|name| name.starts_with(&format!("checkpoint-{:020}", 2))).unwrap();
+    let mut late = Numbered { number: before.number + 1, head: before.head };
+    late.head.kept.push(attempt.as_str().into());
+    // The job is told that checkpoint 2 is not complete, and aborts what belongs to it. Now the request arrives.
+    assert_eq!(newest(&mut store).await, 1);
+    assert!(matches!(heads.advance(&late).await.unwrap(), Advanced::Found(_)));
+    assert_eq!(newest(&mut store).await, 1);
+    write(&mut store, &checkpoint(2, &[], &[])).await.unwrap();
+    assert_eq!(newest(&mut store).await, 2);
+    assert!(!heads.highest().await.unwrap().unwrap().head.kept.contains(&attempt.as_str().into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_arrives_before_the_next_sign_of_life_counts_and_the_job_must_load() {
+    let place = Objects::in_memory();
+    let mut store = place.open().await.unwrap();
+    write(&mut store, &checkpoint(1, &[], &[])).await.unwrap();
+    let heads = Heads::new(store.bucket.clone());
+    let mut late = heads.highest().await.unwrap().unwrap();
+    let attempt: Arc<str> = attempt_name(2, 1, 99).into();
+    let bytes = checkpoint(2, &[], &[]).to_bytes_of(1);
+    store.bucket.put(Folder::Checkpoints, &attempt, bytes.into()).await.unwrap();
+    late.number += 1;
+    late.head.kept.push(attempt);
+    assert!(matches!(heads.advance(&late).await.unwrap(), Advanced::Done));
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let error = write(&mut store, &checkpoint(2, &[], &[])).await.unwrap_err();
     assert!(matches!(error, StoreError::Uncertain { .. }), "{error}");
     assert_eq!(newest(&mut store).await, 2);
