@@ -493,3 +493,42 @@ async fn a_topic_deleted_and_created_again_is_refused_and_nothing_is_written_int
         assert_eq!(plant.seen().await, lines);
     }
 }
+
+#[cfg(feature = "object-store")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_state_lies_in_an_object_store_goes_on_after_a_crash() {
+    use kafka_2pc::checkpoint::{ObjectCheckpointStore, ObjectStoreConfig, object_store::memory::InMemory};
+    for profile in both() {
+        let bucket = Arc::new(InMemory::new());
+        let open = |binding| {
+            let mut config = ObjectStoreConfig::new("jobs/one");
+            (config.lease_duration, config.binding) = (Duration::from_millis(200), binding);
+            ObjectCheckpointStore::open(Arc::clone(&bucket) as _, config)
+        };
+        let lines = numbered("line ", 400);
+        let plant = Plant::new(profile, &lines).await;
+        let client = Client::new(config_for(&plant.broker));
+        let mut store = open(Binding::default()).await.unwrap();
+        let (durable, seen) = tokio::sync::oneshot::channel();
+        let durable = std::sync::Mutex::new(Some(durable));
+        let on_step = move |step| {
+            if step == Step::Durable {
+                durable.lock().unwrap().take().map(|first| first.send(()));
+            }
+        };
+        let job = Job { steps: Steps::new(on_step, |_| {}), ..plant.job() };
+        tokio::select! {
+            ended = run(&client, &mut store, &job, std::future::pending()) => panic!("{ended:?}"),
+            _ = seen => {}
+        }
+        drop(store);
+        let mut store = open(Binding::default()).await.unwrap();
+        assert_eq!(store.owner_epoch(), 2);
+        finished(within(run(&client, &mut store, &plant.job(), std::future::pending())).await);
+        assert_eq!(plant.seen().await, lines);
+        store.close().await.unwrap();
+        let other = Binding { cluster_id: Some("other".into()), ..Binding::default() };
+        let refused = open(other).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Foreign { what: "cluster", .. }), "{refused}");
+    }
+}

@@ -27,7 +27,7 @@ pub trait CheckpointStore: Send {
     ///
     /// # Errors
     /// [`StoreError`]. The checkpoint before is then still the newest, except after
-    /// [`StoreError::NotSynced`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
+    /// [`StoreError::NotSynced`] and [`StoreError::Uncertain`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
     /// job must stop.
     ///
     /// # Cancel safety
@@ -40,6 +40,18 @@ pub trait CheckpointStore: Send {
 
     /// Where large state goes, usable from many subtasks while checkpoints are written.
     fn states(&self) -> Arc<dyn StateStore>;
+
+    /// Gives the state up, so that the next owner need not wait. Nothing can be written after it. Where the operating
+    /// system frees the state when the store is dropped, this does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the next owner has to wait then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be given up all the same.
+    fn close(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
 }
 
 /// A place for the state of subtasks, beside the checkpoints that name it.

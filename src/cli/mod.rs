@@ -5,6 +5,7 @@
 
 mod broker;
 mod cat;
+mod checkpoints;
 mod completions;
 mod context;
 mod crash;
@@ -68,6 +69,8 @@ enum Command {
     Cat(cat::Args),
     /// Look at transactions, and end them by hand
     Txn(txn::Args),
+    /// Look at the checkpoints of a job
+    Checkpoints(checkpoints::Args),
     /// Run a small Kafka in memory, to try things out
     Broker(broker::Args),
     /// Watch records go in exactly once in spite of kill -9; takes half a minute and needs no cluster
@@ -97,6 +100,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Pipe(args) => pipe::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
+        Command::Checkpoints(args) => checkpoints::run(context, args),
         Command::Broker(args) => broker::run(context, args).await,
         Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),
