@@ -15,7 +15,7 @@ use std::{
 };
 
 use kafka_2pc::{
-    broker::{Api, Broker, BrokerConfig, Profile, Reaction},
+    broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
     checkpoint::{
         Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StoreError, StorePoint,
         pipeline::{
@@ -24,7 +24,8 @@ use kafka_2pc::{
         step::{Step, Steps},
     },
     client::Client,
-    proto::{committable::Committable, naming::Naming},
+    ids::TransactionalId,
+    proto::{committable::Committable, naming::Naming, recovery::OnLost},
     sink::SinkConfig,
 };
 use kit::{both, config_for, numbered, visible, within};
@@ -455,4 +456,36 @@ async fn two_jobs_with_one_state_exclude_each_other() {
     let _held = plant.store();
     let second = DirectoryStore::open(plant.dir.path().join("state"), Binding::default());
     assert!(matches!(second, Err(StoreError::Locked { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_lost_while_the_job_runs_is_passed_over_and_counted() {
+    for profile in both() {
+        let lines = numbered("line ", 300);
+        let plant = Plant::new(profile, &lines).await;
+        let mut job = plant.job();
+        job.sink.on_lost = OnLost::Skip;
+        plant.broker.inject(Fault {
+            api: Api::EndTxn,
+            node: None,
+            nth: 1,
+            reaction: Reaction::Delay(Duration::from_millis(300)),
+        });
+        let broker = Arc::clone(&plant.broker);
+        let rival = tokio::spawn(async move {
+            while broker.requests(Api::EndTxn) < 1 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let client = Client::new(config_for(&broker));
+            client.transactional_producer(TransactionalId::new("job-0-0")).init().await.unwrap();
+        });
+        let summary = finished(plant.run(&job).await);
+        rival.await.unwrap();
+        let [lost] = &summary.lost[..] else { panic!("{:?}", summary.lost) };
+        assert!(lost.proven && lost.committable.transactional_id.as_str() == "job-0-0", "{}", lost.story);
+        let records = usize::try_from(lost.committable.records()).unwrap();
+        assert!(records > 0);
+        assert_eq!(plant.seen().await, lines[records..]);
+        assert!(finished(plant.run(&job).await).lost.is_empty(), "it is told once");
+    }
 }

@@ -32,8 +32,8 @@ use super::{
 use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
 
 pub use facts::{
-    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Orphan,
-    OrphanProof, Orphans, Recovered, RecoveryEffect, RecoveryError, RecoveryInput, Restored,
+    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OnLost, OpenProducer,
+    Orphan, OrphanProof, Orphans, Recovered, RecoveryEffect, RecoveryError, RecoveryInput, Restored,
 };
 
 type Leftover = (TransactionalId, TransactionView);

@@ -9,6 +9,7 @@ use crate::{
     client::{Client, Resumed},
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{CommitError, Decision, First},
         settle::{SettleError, SettleTarget, Settled},
     },
@@ -22,6 +23,34 @@ impl Committed {
             Ok(resumed) => resumed.outcome.story(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// What it means under a policy.
+    #[must_use]
+    pub fn answer(&self, on_lost: OnLost) -> CommitAnswer {
+        CommitAnswer::of(self.result.as_ref().ok().map(|resumed| &resumed.outcome), on_lost)
+    }
+
+    /// Logs that the job goes on without these records, with everything that an operator needs to find them.
+    pub fn log_given_up(&self) {
+        let c = &self.committable;
+        let partitions = c.partitions.iter().map(|p| {
+            format!(
+                "{}-{} ({}) offset {} ({} records)",
+                p.topic, p.partition, p.topic_id, p.offset, p.records
+            )
+        });
+        tracing::error!(
+            transactional_id = %c.transactional_id,
+            identity = %c.identity,
+            start_ms = c.start_ms,
+            deadline_ms = c.deadline_ms,
+            cluster_id = c.cluster_id.as_deref(),
+            partitions = partitions.collect::<Vec<_>>().join(", "),
+            "given up, and the job goes on without its {} records: {}",
+            c.records(),
+            self.story()
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     proto::{
         naming::{IdPrefix, Naming, NamingError},
         pool::{DEFAULT_SLOTS, Reuse},
-        recovery::Orphans,
+        recovery::{OnLost, Orphans},
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
@@ -47,6 +47,9 @@ pub struct SinkConfig {
     pub commit_timeout: Option<Duration>,
     /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
     pub settle_timeout: Duration,
+    /// What is done about a transaction of a complete checkpoint that is lost, or of which nothing proves whether it is.
+    /// Default: fail.
+    pub on_lost: OnLost,
     /// What a recovery does where the restored checkpoint is not the newest one. Default: refuse.
     pub orphans: Orphans,
     /// When a transactional id is used again; anything but the default is for tests that show what the rule is for.
@@ -122,6 +125,7 @@ impl SinkConfig {
             leaderless: Leaderless::Wait,
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,
+            on_lost: OnLost::Fail,
             orphans: Orphans::Refuse,
             reuse: Reuse::WhenSettled,
         })

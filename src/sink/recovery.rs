@@ -69,6 +69,10 @@ pub enum RecoveryPhase {
 pub struct RecoveryReport {
     /// Transactions of the restored checkpoint that are committed now.
     pub resumed: Vec<(Committable, Resumed)>,
+    /// Transactions of it that are lost, or undecidable, and were passed over ([`OnLost::Skip`]).
+    ///
+    /// [`OnLost::Skip`]: crate::proto::recovery::OnLost::Skip
+    pub lost: Vec<Committed>,
     /// Leftovers that were aborted.
     pub aborted: Vec<TransactionalId>,
     /// Transactions that hang; their ids are retired.
@@ -207,14 +211,20 @@ impl Sink {
             orphans: if state.writers.is_empty() { Orphans::WriteAgain } else { self.config.orphans },
             level,
         };
-        let driver =
-            Driver { sink: self, writers: &writers, observer, resumed: Vec::new(), failed: Vec::new() };
+        let driver = Driver {
+            sink: self,
+            writers: &writers,
+            observer,
+            resumed: Vec::new(),
+            lost: Vec::new(),
+            failed: Vec::new(),
+        };
         let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
-        let resumed = driver.resumed;
+        let (resumed, lost) = (driver.resumed, driver.lost);
         let writer = |(index, writer): (usize, &WriterState)| {
             let own = recovered.of_writer(&writers, index);
             let pool = Pool::restore(writer, self.config.slots).with_reuse(self.config.reuse);
-            let pool = pool_after(pool, &state, &own, &resumed);
+            let pool = pool_after(pool, &state, &own, (&resumed, &lost));
             let (client, config) = (self.client.clone(), Arc::clone(&self.config));
             let mut writer = SinkWriter::new(client, config, pool, state.checkpoint);
             resumed.iter().for_each(|(committable, resumed)| writer.decided(committable, resumed));
@@ -225,7 +235,7 @@ impl Sink {
         for orphan in &orphans {
             tracing::warn!(%orphan, "a transaction under this prefix is of a later checkpoint than the restored one");
         }
-        Ok((all, RecoveryReport { resumed, aborted, hanging: retired, blind, orphans }))
+        Ok((all, RecoveryReport { resumed, lost, aborted, hanging: retired, blind, orphans }))
     }
 }
 
@@ -234,7 +244,7 @@ fn pool_after(
     mut pool: Pool,
     state: &SinkState,
     recovered: &Recovered,
-    resumed: &[(Committable, Resumed)],
+    (resumed, lost): (&[(Committable, Resumed)], &[Committed]),
 ) -> Pool {
     pool.recovered(recovered);
     for (committable, _) in &state.committables {
@@ -246,6 +256,10 @@ fn pool_after(
     for (committable, status) in &state.committables {
         let Some(slot) = pool.slot(&committable.transactional_id) else { continue };
         if retired.contains(&committable.transactional_id) {
+            continue;
+        }
+        if lost.iter().any(|lost| lost.committable == *committable) {
+            pool.adopt(slot, SlotState::Avoided);
             continue;
         }
         pool.adopt(slot, SlotState::Prepared(state.checkpoint));

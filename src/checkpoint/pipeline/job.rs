@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
     input::{Input, InputError},
-    report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
+    report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
 };
 use crate::{
     checkpoint::{
@@ -19,6 +19,7 @@ use crate::{
     net::{Background, Clock},
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
@@ -151,6 +152,9 @@ impl<'a> Running<'a> {
             started: now,
             tick: now,
         };
+        for lost in &report.lost {
+            running.give_up(&lost.committable, lost.story(), is_proven(lost));
+        }
         running.after_recovery(report.hanging)?;
         Ok(running)
     }
@@ -422,10 +426,16 @@ impl<'a> Running<'a> {
     }
 
     fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
-        let Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) =
-            &committed.result
-        else {
-            return Err(PipelineError::NotCommitted(vec![committed]));
+        let resumed = match (committed.answer(self.job.sink.on_lost), &committed.result) {
+            (CommitAnswer::Committed, Ok(resumed)) => resumed,
+            (CommitAnswer::GivenUp, _) => {
+                committed.log_given_up();
+                self.give_up(&committed.committable, committed.story(), is_proven(&committed));
+                return Ok(());
+            }
+            (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                return Err(PipelineError::NotCommitted(vec![committed]));
+            }
         };
         self.writer.decided(&committed.committable, resumed);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
@@ -441,9 +451,17 @@ impl<'a> Running<'a> {
         settled: Result<Settled, SettleError>,
     ) -> Result<(), PipelineError> {
         match settled {
-            // It stays listed, so that the next run says so, too.
             Ok(Settled { gone }) if !gone.is_empty() => {
-                return Err(PipelineError::Gone { committable: Box::new(committable), partitions: gone });
+                let error =
+                    PipelineError::Gone { committable: Box::new(committable.clone()), partitions: gone };
+                match self.job.sink.on_lost {
+                    // It stays listed, so that the next run says so, too.
+                    OnLost::Fail => return Err(error),
+                    OnLost::Skip => {
+                        tracing::error!(transactional_id = %committable.transactional_id, "{error}");
+                        self.give_up(&committable, error.to_string(), true);
+                    }
+                }
             }
             Ok(_) => {
                 self.writer.settled(&committable.transactional_id);
@@ -461,6 +479,13 @@ impl<'a> Running<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The job goes on without it, and with other ids.
+    fn give_up(&mut self, committable: &Committable, story: String, proven: bool) {
+        self.writer.avoid(&committable.transactional_id);
+        self.listed.retain(|l| l.committable != *committable);
+        self.summary.lost.push(LostTransaction { committable: committable.clone(), story, proven });
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
@@ -527,6 +552,10 @@ fn first_checkpoint(job: &Job, cluster_id: Arc<str>) -> Checkpoint {
         committables: Vec::new(),
         writers: Vec::new(),
     }
+}
+
+fn is_proven(lost: &Committed) -> bool {
+    matches!(&lost.result, Ok(Resumed { outcome: Outcome::Lost { .. }, .. }))
 }
 
 /// A line may hold a record in a longer form, with base64 and names.

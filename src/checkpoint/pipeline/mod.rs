@@ -15,7 +15,7 @@ mod report;
 
 pub use input::{Input, InputError, Source};
 pub use job::run;
-pub use report::{HangingTransaction, OpenCommittable, PipelineError, Summary};
+pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 

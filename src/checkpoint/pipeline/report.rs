@@ -28,6 +28,8 @@ pub struct Summary {
     pub aborted: u64,
     /// Decided transactions whose marker is missing on a partition, now.
     pub hanging: Vec<HangingTransaction>,
+    /// Transactions of complete checkpoints whose records are lost, or may be, and that were passed over.
+    pub lost: Vec<LostTransaction>,
     /// True when the input was consumed to its end.
     pub finished: bool,
     /// Committables that were left open on purpose.
@@ -47,6 +49,7 @@ impl Summary {
             checkpoints: self.checkpoints + next.checkpoints,
             resumed: self.resumed + next.resumed,
             aborted: self.aborted + next.aborted,
+            lost: self.lost.into_iter().chain(next.lost).collect(),
             ..next
         }
     }
@@ -59,6 +62,17 @@ pub struct HangingTransaction {
     pub transactional_id: TransactionalId,
     /// The file of its committable, if it has one and the store keeps files.
     pub file: Option<PathBuf>,
+}
+
+/// A transaction that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostTransaction {
+    /// What was to be committed.
+    pub committable: Committable,
+    /// What became of it, for people.
+    pub story: String,
+    /// True when it is proven to be lost; false when nothing proves either.
+    pub proven: bool,
 }
 
 /// A prepared transaction that was left to others.
