@@ -1,6 +1,6 @@
 //! Records of a complete checkpoint that are lost: the job fails, or goes on and says so.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod kit;
 

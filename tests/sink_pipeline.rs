@@ -355,12 +355,7 @@ async fn an_error_of_the_broker_ends_the_run_and_the_next_one_goes_on() {
         for (api, code) in [(Api::Produce, 47), (Api::Produce, 120), (Api::EndTxn, 53)] {
             let lines = numbered("line ", 150);
             let plant = Plant::new(profile.clone(), &lines).await;
-            plant.broker.inject(kafka_2pc::broker::Fault {
-                api,
-                node: None,
-                nth: 2,
-                reaction: Reaction::ErrorCode(code),
-            });
+            plant.broker.inject(Fault { api, node: None, nth: 2, reaction: Reaction::ErrorCode(code) });
             let (error, _) = plant.run(&plant.job()).await.unwrap_err();
             assert_eq!(error.is_transient(), api == Api::Produce, "{error}");
             finished(plant.run(&plant.job()).await);

@@ -53,7 +53,7 @@ pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -
 /// What the coordinator says of an id; a coordinator that can't be reached is "try again".
 pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Described {
     let Ok(Ok(node)) = router.coordinator(id).await else { return Described::Retry };
-    match described_by(router, node, id).await {
+    match described_by(router, (node, Purpose::Control), id).await {
         Some(Described::Relookup) => {
             router.forget_coordinator(id);
             Described::Relookup
@@ -64,9 +64,13 @@ pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Describe
 }
 
 /// What this broker says of an id; `None` without an answer.
-pub(crate) async fn described_by(router: &Router, node: NodeId, id: &TransactionalId) -> Option<Described> {
+pub(crate) async fn described_by(
+    router: &Router,
+    (node, purpose): (NodeId, Purpose),
+    id: &TransactionalId,
+) -> Option<Described> {
     let call = DescribeTransactions { transactional_id: id.clone() };
-    match router.ask(node, Purpose::Control, call).await {
+    match router.ask(node, purpose, call).await {
         Ok(described) => Some(facts::described(&described)),
         // A broker before 3.0 has no such request.
         Err(CallError::Exchange(_)) => Some(Described::Blind),

@@ -13,14 +13,17 @@
 mod history;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     naming::{IdParts, IdPrefix, Naming, Ownership},
     recovery::{Orphan, OrphanProof, Recovered},
     settle::CommittedButHanging,
 };
-use crate::ids::TransactionalId;
+use crate::ids::{Moment, TransactionalId};
 
 pub use history::{History, LastUse};
 pub use state::WriterState;
@@ -84,6 +87,48 @@ pub struct PoolExhausted {
     pub prepared: usize,
     /// Decided, and not free yet.
     pub decided: usize,
+}
+
+/// There has been no slot for longer than a writer may be held up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{exhausted}, for {waited:?}, longer than max.block.ms = {}: commits do not come through", max_block.as_millis())]
+pub struct Blocked {
+    /// What the slots wait for.
+    pub exhausted: PoolExhausted,
+    /// For how long there was none.
+    pub waited: Duration,
+    /// `max.block.ms`.
+    pub max_block: Duration,
+}
+
+/// How long a writer has been held up by a pool without a free slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pressure {
+    max_block: Duration,
+    since: Option<Moment>,
+}
+
+impl Pressure {
+    /// None yet. It may last for `max_block`.
+    #[must_use]
+    pub fn new(max_block: Duration) -> Self {
+        Self { max_block, since: None }
+    }
+
+    /// There is a slot.
+    pub fn relieved(&mut self) {
+        self.since = None;
+    }
+
+    /// There is none, now.
+    ///
+    /// # Errors
+    /// [`Blocked`] when that has lasted too long.
+    pub fn exhausted(&mut self, now: Moment, exhausted: PoolExhausted) -> Result<PoolExhausted, Blocked> {
+        let waited = now.since(*self.since.get_or_insert(now));
+        let max_block = self.max_block;
+        if waited >= max_block { Err(Blocked { exhausted, waited, max_block }) } else { Ok(exhausted) }
+    }
 }
 
 /// A step that the slot's state does not allow; nothing has changed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::config::SinkConfig;
+use super::{config::SinkConfig, lanes::Lanes};
 use crate::{
     client::{Client, Resumed},
     proto::{
@@ -54,11 +54,13 @@ impl Committed {
     }
 }
 
-/// Commits the committables of completed checkpoints. Clones share the client's connections.
+/// Commits the committables of completed checkpoints, over connections of their own: a coordinator that answers late
+/// never holds up a writer. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Committer {
     client: Client,
     config: Arc<SinkConfig>,
+    lanes: Lanes,
 }
 
 /// What became of one committable.
@@ -74,7 +76,8 @@ impl Committer {
     /// A committer.
     #[must_use]
     pub fn new(client: Client, config: Arc<SinkConfig>) -> Self {
-        Self { client, config }
+        let lanes = Lanes::new(config.commit_connections);
+        Self { client, config, lanes }
     }
 
     /// Commits each, side by side, without InitProducerId, and proves the outcome where the broker's answer is
@@ -93,7 +96,9 @@ impl Committer {
     /// # Cancel safety
     /// As for [`commit`](Self::commit).
     pub async fn commit_one(&self, committable: Committable, first: First) -> Committed {
-        let resume = self.client.resume(committable.clone()).first(first).leaderless(self.config.leaderless);
+        let lane = self.lanes.take();
+        let resume = self.client.resume(committable.clone()).connection(lane.number());
+        let resume = resume.first(first).leaderless(self.config.leaderless);
         let resume = match self.config.commit_timeout {
             Some(timeout) => resume.timeout(timeout),
             None => resume,

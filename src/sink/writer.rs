@@ -16,7 +16,7 @@ use crate::{
         cause::Cause,
         committable::Committable,
         deadline::{DeadlineWarning, Deadlines, TooOld},
-        pool::{LastUse, Pool, PoolExhausted, Slot, SlotState, WriterState},
+        pool::{Blocked, LastUse, Pool, PoolExhausted, Pressure, Slot, SlotState, WriterState},
         resume::Outcome,
         settle::CommittedButHanging,
     },
@@ -38,6 +38,7 @@ pub struct SinkWriter {
     /// Pairs that ids can go on with whose slot is not free yet.
     pairs: HashMap<Slot, Pair>,
     deadlines: Deadlines,
+    pressure: Pressure,
 }
 
 #[derive(Debug)]
@@ -60,6 +61,9 @@ pub enum WriteError {
     /// Every transactional id is in use: older checkpoints are not committed yet. Try again after a commit.
     #[error(transparent)]
     Exhausted(#[from] PoolExhausted),
+    /// That has lasted for longer than `max.block.ms`.
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
     /// The memory for records that are not acknowledged is full (`buffer.memory`); only [`SinkWriter::try_write`]
     /// says so, `write` waits.
     #[error("the buffer is full")]
@@ -106,8 +110,9 @@ impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
         let deadlines = Deadlines::new(config.transaction_timeout);
+        let pressure = Pressure::new(config.max_block);
         let (idle, pairs) = (HashMap::new(), HashMap::new());
-        Self { client, config, pool, checkpoint, current: None, idle, pairs, deadlines }
+        Self { client, config, pool, checkpoint, current: None, idle, pairs, deadlines, pressure }
     }
 
     /// Takes a record, or says at once why not: for callers that must not wait.
@@ -165,6 +170,29 @@ impl SinkWriter {
         match &mut self.current {
             Some(current) => Ok(current.transaction.tick()?),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the next record would find a transactional id. Where it would not, [`WriteError::Exhausted`] says to wait
+    /// for a commit and to ask again; `write` and `try_write` say the same.
+    ///
+    /// # Errors
+    /// [`WriteError::Exhausted`]; [`WriteError::Blocked`] once that has lasted for `max.block.ms`.
+    pub fn ready(&mut self) -> Result<(), WriteError> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let free = self.pool.clone().take(self.checkpoint + 1).map(|_| ());
+        self.pressed(free)
+    }
+
+    fn pressed<T>(&mut self, taken: Result<T, PoolExhausted>) -> Result<T, WriteError> {
+        match taken {
+            Ok(slot) => {
+                self.pressure.relieved();
+                Ok(slot)
+            }
+            Err(exhausted) => Err(self.pressure.exhausted(self.client.clock().now(), exhausted)?.into()),
         }
     }
 
@@ -312,7 +340,8 @@ impl SinkWriter {
     }
 
     fn open(&mut self) -> Result<&mut Current, WriteError> {
-        let slot = self.pool.take(self.checkpoint + 1)?;
+        let taken = self.pool.take(self.checkpoint + 1);
+        let slot = self.pressed(taken)?;
         self.deadlines.begun(self.client.clock().now(), self.pool.id(slot));
         let producer = self.producer(slot);
         let current = Current { slot, transaction: producer.begin(), records: 0 };

@@ -199,6 +199,9 @@ impl<'a> Running<'a> {
                     return Ok(false);
                 }
             }
+            if let Err(blocked @ WriteError::Blocked(_)) = self.writer.ready() {
+                return Err(blocked.into());
+            }
             let ready = self.may_write(now);
             let wake = ready.err().unwrap_or(self.tick).min(self.next_checkpoint);
             tokio::select! {

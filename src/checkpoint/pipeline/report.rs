@@ -168,6 +168,8 @@ impl PipelineError {
     pub fn is_transient(&self) -> bool {
         use crate::proto::cause::CauseKind;
         let cause = match self {
+            // Recovery waits for the commits, as long as they may take.
+            Self::Write(WriteError::Blocked(_)) => return true,
             Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => cause,
             Self::Prepare(PrepareCommitError { source: PrepareFailure::Failed(e), .. }) => &e.cause,
             // A checkpoint that comes in time is all that it needs.
