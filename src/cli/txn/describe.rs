@@ -1,15 +1,12 @@
 //! `txn describe`: what is known of an id, or of a committable, without changing anything.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{given, span};
+use super::{given::FileFormat, span};
 use crate::{
-    cli::{Context, Exit, context::tell},
+    cli::{Context, Exit, Usage, context::tell},
     client::{Client, Examined, TransactionDescription},
     ids::{TopicPartition, TransactionalId},
     net::Clock,
@@ -25,12 +22,17 @@ pub(super) struct Args {
     /// Transactional id, or file with a prepared transaction
     #[arg(value_name = "ID|FILE")]
     what: String,
+    #[command(flatten)]
+    format: FileFormat,
 }
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let path = PathBuf::from(&args.what);
     if path.is_file() {
-        return file(context, timeout, &path).await;
+        return file(context, timeout, args.format.read(&path)?.committable).await;
+    }
+    if args.format.is_flink() {
+        return Err(Usage(format!("--flink: there is no file {}", args.what)).into());
     }
     let client = super::client(context, timeout)?;
     id(context, &client, &TransactionalId::new(args.what)).await
@@ -98,8 +100,7 @@ fn coordinator_json(found: &TransactionDescription) -> Value {
     })
 }
 
-async fn file(context: &Context, timeout: Duration, path: &Path) -> anyhow::Result<Exit> {
-    let committable = given::from_file(path)?.committable;
+async fn file(context: &Context, timeout: Duration, committable: Committable) -> anyhow::Result<Exit> {
     // Without a cluster there is still the file to be shown.
     let examined = match context.bootstrap().is_some() {
         false => None,
