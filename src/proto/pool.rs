@@ -11,125 +11,26 @@
 //! before it is settled the next end of the same producer id would decide the records of this one (KAFKA-20734).
 
 mod history;
+mod pressure;
+mod slot;
 mod state;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     naming::{IdParts, IdPrefix, Naming, Ownership},
     recovery::{Orphan, OrphanProof, Recovered},
     settle::CommittedButHanging,
 };
-use crate::ids::{Moment, TransactionalId};
+use crate::ids::TransactionalId;
 
 pub use history::{History, LastUse};
+pub use pressure::{Blocked, PoolExhausted, Pressure};
+pub use slot::{Listed, Reuse, Slot, SlotState, Visible};
 pub use state::WriterState;
 
 /// How many transactions of a writer may be open, prepared or undecided at once, by default.
 pub const DEFAULT_SLOTS: usize = 4;
-
-/// A slot's number.
-pub type Slot = u64;
-
-/// Where a slot stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotState {
-    /// Its transaction is being written.
-    Active,
-    /// Its transaction is a committable of this checkpoint.
-    Prepared(u64),
-    /// Its transaction is decided.
-    Decided {
-        /// Whether a durable checkpoint no longer lists the committable.
-        listed: Listed,
-        /// Whether the decision is on every partition.
-        visible: Visible,
-    },
-    /// Its transaction hangs; neither the id nor its producer id is used again.
-    Retired(Box<CommittedButHanging>),
-    /// Whether something of its producer id is open is not known: it is not used in this run.
-    Avoided,
-}
-
-/// Whether a restart could still find the committable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
-    /// The newest durable checkpoint may list it.
-    Maybe,
-    /// It does not.
-    No,
-}
-
-/// Whether the decision has reached every partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visible {
-    /// Not known.
-    NotKnown,
-    /// It has.
-    Everywhere,
-}
-
-/// Why there is no slot.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "all {capacity} transactional ids of the writer are in use: {active} written, {prepared} waiting for their \
-     commit, {decided} committed and waiting to be settled or dropped"
-)]
-pub struct PoolExhausted {
-    /// How many may be in use.
-    pub capacity: usize,
-    /// Being written.
-    pub active: usize,
-    /// Prepared and not decided.
-    pub prepared: usize,
-    /// Decided, and not free yet.
-    pub decided: usize,
-}
-
-/// There has been no slot for longer than a writer may be held up.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{exhausted}, for {waited:?}, longer than max.block.ms = {}: commits do not come through", max_block.as_millis())]
-pub struct Blocked {
-    /// What the slots wait for.
-    pub exhausted: PoolExhausted,
-    /// For how long there was none.
-    pub waited: Duration,
-    /// `max.block.ms`.
-    pub max_block: Duration,
-}
-
-/// How long a writer has been held up by a pool without a free slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pressure {
-    max_block: Duration,
-    since: Option<Moment>,
-}
-
-impl Pressure {
-    /// None yet. It may last for `max_block`.
-    #[must_use]
-    pub fn new(max_block: Duration) -> Self {
-        Self { max_block, since: None }
-    }
-
-    /// There is a slot.
-    pub fn relieved(&mut self) {
-        self.since = None;
-    }
-
-    /// There is none, now.
-    ///
-    /// # Errors
-    /// [`Blocked`] when that has lasted too long.
-    pub fn exhausted(&mut self, now: Moment, exhausted: PoolExhausted) -> Result<PoolExhausted, Blocked> {
-        let waited = now.since(*self.since.get_or_insert(now));
-        let max_block = self.max_block;
-        if waited >= max_block { Err(Blocked { exhausted, waited, max_block }) } else { Ok(exhausted) }
-    }
-}
 
 /// A step that the slot's state does not allow; nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -137,16 +38,6 @@ impl Pressure {
 pub struct Misuse {
     /// The slot.
     pub slot: Slot,
-}
-
-/// When an id whose transaction is decided is used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reuse {
-    /// When no durable checkpoint lists it, and the decision is on every partition.
-    #[default]
-    WhenSettled,
-    /// At once. **It loses records and doubles others**: for tests that show what the rule is good for.
-    AtOnce,
 }
 
 /// The ids of one writer.

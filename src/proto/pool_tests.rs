@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ids::{Identity, ProducerEpoch, TopicId, TopicPartition},
+    ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition},
     proto::{
         naming::NamingError,
         resume::Decision,

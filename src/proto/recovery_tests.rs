@@ -3,6 +3,7 @@ use crate::{
     ids::ProducerEpoch,
     proto::{
         naming::{Naming, Ownership},
+        pool::{History, LastUse},
         settle::OpenTransaction,
     },
 };

@@ -14,7 +14,7 @@ use crate::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StorePoint,
         step::{Note, Part, Step},
     },
-    client::{Client, Resumed, SendError, Topic},
+    client::{Client, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
@@ -153,7 +153,7 @@ impl<'a> Running<'a> {
             tick: now,
         };
         for lost in &report.lost {
-            running.give_up(&lost.committable, lost.story(), is_proven(lost));
+            running.give_up(LostTransaction::from(lost));
         }
         running.after_recovery(report.hanging)?;
         Ok(running)
@@ -433,7 +433,7 @@ impl<'a> Running<'a> {
             (CommitAnswer::Committed, Ok(resumed)) => resumed,
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
-                self.give_up(&committed.committable, committed.story(), is_proven(&committed));
+                self.give_up(LostTransaction::from(&committed));
                 return Ok(());
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
@@ -462,7 +462,7 @@ impl<'a> Running<'a> {
                     OnLost::Fail => return Err(error),
                     OnLost::Skip => {
                         tracing::error!(transactional_id = %committable.transactional_id, "{error}");
-                        self.give_up(&committable, error.to_string(), true);
+                        self.give_up(LostTransaction { committable, story: error.to_string(), proven: true });
                     }
                 }
             }
@@ -485,10 +485,10 @@ impl<'a> Running<'a> {
     }
 
     /// The job goes on without it, and with other ids.
-    fn give_up(&mut self, committable: &Committable, story: String, proven: bool) {
-        self.writer.avoid(&committable.transactional_id);
-        self.listed.retain(|l| l.committable != *committable);
-        self.summary.lost.push(LostTransaction { committable: committable.clone(), story, proven });
+    fn give_up(&mut self, lost: LostTransaction) {
+        self.writer.avoid(&lost.committable.transactional_id);
+        self.listed.retain(|l| l.committable != lost.committable);
+        self.summary.lost.push(lost);
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
@@ -555,10 +555,6 @@ fn first_checkpoint(job: &Job, cluster_id: Arc<str>) -> Checkpoint {
         committables: Vec::new(),
         writers: Vec::new(),
     }
-}
-
-fn is_proven(lost: &Committed) -> bool {
-    matches!(&lost.result, Ok(Resumed { outcome: Outcome::Lost { .. }, .. }))
 }
 
 /// A line may hold a record in a longer form, with base64 and names.

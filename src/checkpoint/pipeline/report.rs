@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::input::InputError;
 use crate::{
     checkpoint::StoreError,
-    client::{ClientError, TopicError},
+    client::{ClientError, Resumed, TopicError},
     ids::{TopicPartition, TransactionalId},
     proto::{committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
@@ -73,6 +73,14 @@ pub struct LostTransaction {
     pub story: String,
     /// True when it is proven to be lost; false when nothing proves either.
     pub proven: bool,
+}
+
+impl From<&Committed> for LostTransaction {
+    fn from(committed: &Committed) -> Self {
+        let lost = |resumed: &Resumed| matches!(resumed.outcome, Outcome::Lost { .. });
+        let proven = committed.result.as_ref().is_ok_and(lost);
+        Self { committable: committed.committable.clone(), story: committed.story(), proven }
+    }
 }
 
 /// A prepared transaction that was left to others.
