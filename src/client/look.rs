@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::stream::{FuturesUnordered, StreamExt};
+
 use super::{
     Client, ClientError,
     router::{Purpose, Router},
@@ -198,14 +200,22 @@ impl Client {
 
     /// The longest `transaction.timeout.ms` that the brokers allow; `None` if they do not tell.
     pub(crate) async fn transaction_timeout_limit(&self) -> Option<Duration> {
-        for node in self.router.nodes() {
+        let asked = self.router.nodes().into_iter().map(|node| async move {
             let call = BrokerSetting { node, name: "transaction.max.timeout.ms" };
             let value = self.router.ask(node, Purpose::Control, call).await.ok().flatten();
-            if let Some(ms) = value.and_then(|value| value.parse().ok()) {
-                return Some(Duration::from_millis(ms));
+            value.and_then(|value| value.parse().ok()).map(Duration::from_millis)
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let first = async {
+            while let Some(told) = asked.next().await {
+                if told.is_some() {
+                    return told;
+                }
             }
-        }
-        None
+            None
+        };
+        // The first transaction tells anyway; a broker that is away must not hold up a start.
+        tokio::time::timeout(Duration::from_secs(5), first).await.ok().flatten()
     }
 
     /// True when DESCRIBE on an id is missing, so that listings leave it out.

@@ -16,7 +16,7 @@ use crate::{
     proto::{
         committable::Committable,
         naming::NamingError,
-        pool::{LastUse, Pool, SlotState, WriterState},
+        pool::{LastUse, Pool, Reuse, SlotState, WriterState},
         recovery::{Blindness, CommitStatus, Orphan, Orphans, Recovered, Recovery, RecoveryError, Restored},
         settle::CommittedButHanging,
     },
@@ -140,6 +140,8 @@ impl Sink {
     /// and abort them, see that the aborts reached every partition; only then are there writers, one per subtask, in
     /// their order. There may have been another number of subtasks before.
     ///
+    /// What becomes of a committable concerns the writer that owns its id; to tell it to all of them is harmless.
+    ///
     /// # Errors
     /// [`RecoverError`]; calling it again is right.
     ///
@@ -185,6 +187,14 @@ impl Sink {
         WriterState::deal(&state.writers, subtasks, self.config.naming, &self.config.prefix)
     }
 
+    /// A first start contradicts no checkpoint, and where ids are used again at once nothing can be concluded from it.
+    fn orphans(&self, state: &SinkState) -> Orphans {
+        match (state.writers.is_empty(), self.config.reuse) {
+            (false, Reuse::WhenSettled) => self.config.orphans,
+            (true, _) | (_, Reuse::AtOnce) => Orphans::WriteAgain,
+        }
+    }
+
     /// What a broker would refuse with the first record is refused before anything is written.
     async fn check_timeout(&self) -> Result<(), SinkConfigError> {
         let timeout = self.config.transaction_timeout;
@@ -207,8 +217,7 @@ impl Sink {
             committables: state.committables.clone(),
             writers: writers.clone(),
             checkpoint: state.checkpoint,
-            // A first start contradicts no checkpoint.
-            orphans: if state.writers.is_empty() { Orphans::WriteAgain } else { self.config.orphans },
+            orphans: self.orphans(&state),
             level,
         };
         let driver = Driver {

@@ -18,7 +18,7 @@ pub enum WriteError {
     /// That has lasted for longer than `max.block.ms`.
     #[error(transparent)]
     Blocked(#[from] Blocked),
-    /// The memory for records that are not acknowledged is full (`buffer.memory`); only [`SinkWriter::try_write`]
+    /// The memory for records that are not acknowledged is full (`buffer.memory`); only [`SinkWriter::try_write`](super::SinkWriter::try_write)
     /// says so, `write` waits.
     #[error("the buffer is full")]
     Full,
