@@ -16,7 +16,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use kafka_2pc::{
-    broker::{Api, Broker, BrokerConfig, Profile, Reaction},
+    broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
     checkpoint::{
         Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StateStore, StoreError,
         StorePoint,
@@ -27,7 +27,8 @@ use kafka_2pc::{
         step::{Step, Steps},
     },
     client::Client,
-    proto::{committable::Committable, naming::Naming},
+    ids::TransactionalId,
+    proto::{committable::Committable, naming::Naming, recovery::OnLost},
     sink::SinkConfig,
 };
 use kit::{both, config_for, numbered, visible, within};
@@ -358,7 +359,7 @@ async fn an_error_of_the_broker_ends_the_run_and_the_next_one_goes_on() {
         for (api, code) in [(Api::Produce, 47), (Api::Produce, 120), (Api::EndTxn, 53)] {
             let lines = numbered("line ", 150);
             let plant = Plant::new(profile.clone(), &lines).await;
-            plant.broker.inject(kafka_2pc::broker::Fault {
+            plant.broker.inject(Fault {
                 api,
                 node: None,
                 // A slow machine may need no second one.
@@ -530,5 +531,37 @@ async fn a_job_whose_state_lies_in_an_object_store_goes_on_after_a_crash() {
         let other = Binding { cluster_id: Some("other".into()), ..Binding::default() };
         let refused = open(other).await.unwrap_err();
         assert!(matches!(refused, StoreError::Foreign { what: "cluster", .. }), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_lost_while_the_job_runs_is_passed_over_and_counted() {
+    for profile in both() {
+        let lines = numbered("line ", 300);
+        let plant = Plant::new(profile, &lines).await;
+        let mut job = plant.job();
+        job.sink.on_lost = OnLost::Skip;
+        plant.broker.inject(Fault {
+            api: Api::EndTxn,
+            node: None,
+            nth: 1,
+            reaction: Reaction::Delay(Duration::from_millis(300)),
+        });
+        let broker = Arc::clone(&plant.broker);
+        let rival = tokio::spawn(async move {
+            while broker.requests(Api::EndTxn) < 1 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let client = Client::new(config_for(&broker));
+            client.transactional_producer(TransactionalId::new("job-0-0")).init().await.unwrap();
+        });
+        let summary = finished(plant.run(&job).await);
+        rival.await.unwrap();
+        let [lost] = &summary.lost[..] else { panic!("{:?}", summary.lost) };
+        assert!(lost.proven && lost.committable.transactional_id.as_str() == "job-0-0", "{}", lost.story);
+        let records = usize::try_from(lost.committable.records()).unwrap();
+        assert!(records > 0);
+        assert_eq!(plant.seen().await, lines[records..]);
+        assert!(finished(plant.run(&job).await).lost.is_empty(), "it is told once");
     }
 }

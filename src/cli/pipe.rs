@@ -363,6 +363,11 @@ fn report(
             hanging.transactional_id
         ));
     }
+    for lost in &summary.lost {
+        let (id, identity) = (&lost.committable.transactional_id, lost.committable.identity);
+        let records = lost.committable.records();
+        tell(format!("kafka-2pc: passed over: {id} ({identity}), {records} records: {}", lost.story));
+    }
     let object = json!({
         "records": summary.records,
         "bytes": summary.bytes,
@@ -371,6 +376,7 @@ fn report(
         "resumed": summary.resumed,
         "aborted": summary.aborted,
         "hanging": summary.hanging.len(),
+        "lost": summary.lost.len(),
         "finished": summary.finished,
     });
     if context.json() {
@@ -384,6 +390,9 @@ fn report(
             tell(remedy(lines, args));
         }
         return Ok(exit_of(&error));
+    }
+    if !summary.lost.is_empty() {
+        return Ok(if summary.lost.iter().any(|lost| lost.proven) { Exit::Lost } else { Exit::Undecidable });
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })

@@ -8,7 +8,7 @@ use crate::{client::ClientConfig, record::Compression, sink::SinkConfig};
 type Apply = fn(&mut ClientConfig, &mut SinkConfig, &str) -> Result<(), String>;
 
 /// What is supported.
-const KNOWN: [(&str, Apply); 15] = [
+const KNOWN: [(&str, Apply); 16] = [
     (SERVERS, |c, _, v| {
         c.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
         Ok(())
@@ -19,7 +19,8 @@ const KNOWN: [(&str, Apply); 15] = [
     }),
     ("request.timeout.ms", |c, _, v| wait(v).map(|d| c.request_timeout = d)),
     ("socket.connection.setup.timeout.ms", |c, _, v| wait(v).map(|d| c.setup_timeout = d)),
-    ("max.block.ms", |c, _, v| wait(v).map(|d| c.max_block = d)),
+    ("max.block.ms", |c, s, v| wait(v).map(|d| (c.max_block, s.max_block) = (d, d))),
+    ("commit.connections", |_, s, v| count(v).map(|n| s.commit_connections = n)),
     ("transaction.timeout.ms", |_, s, v| millis(v).map(|d| s.transaction_timeout = d)),
     ("delivery.timeout.ms", |_, s, v| wait(v).map(|d| s.delivery_timeout = d)),
     ("linger.ms", |_, s, v| millis(v).map(|d| s.linger = d)),
@@ -156,6 +157,11 @@ fn checkpoints(value: &str) -> Result<NonZeroUsize, String> {
     value.parse().map_err(|_| "it must be a number of checkpoints above 0".into())
 }
 
+fn count(value: &str) -> Result<u16, String> {
+    let number = value.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "it must be a number above 0".into())
+}
+
 fn compression(value: &str) -> Result<Compression, String> {
     match value {
         "none" => Ok(Compression::None),
@@ -225,6 +231,7 @@ mod tests {
             "request.timeout.ms=1",
             "socket.connection.setup.timeout.ms=2",
             "max.block.ms=3",
+            "commit.connections=10",
             "transaction.timeout.ms=4",
             "delivery.timeout.ms=5",
             "linger.ms=6",
@@ -239,8 +246,9 @@ mod tests {
             one(&mut c, &mut s, setting).unwrap();
         }
         assert_eq!((&*c.bootstrap[0].0, &*c.client_id), ("b", "me"));
-        let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout];
-        assert_eq!(times.map(|t| t.as_millis()), [1, 2, 3, 4]);
+        let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout, s.max_block];
+        assert_eq!(times.map(|t| t.as_millis()), [1, 2, 3, 4, 3]);
+        assert_eq!(s.commit_connections, 10);
         assert_eq!((s.delivery_timeout.as_millis(), s.linger.as_millis()), (5, 6));
         assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
         assert_eq!(s.compression, Compression::Lz4);

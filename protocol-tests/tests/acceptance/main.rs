@@ -6,6 +6,7 @@ mod crash_points;
 mod input;
 mod job;
 mod leaderless;
+mod older_state;
 mod outages;
 mod random;
 mod rounds;
@@ -22,5 +23,6 @@ fn main() -> ExitCode {
     cases.extend(outages::cases());
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
+    cases.extend(older_state::cases());
     harness::main(cases)
 }

@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
     lines::OpenLines,
-    report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
+    report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
 };
 use crate::{
@@ -15,11 +15,12 @@ use crate::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
         step::{Note, Part, Step},
     },
-    client::{Client, Resumed, SendError, Topic},
+    client::{Client, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
@@ -156,6 +157,9 @@ impl<'a> Running<'a> {
             started: now,
             tick: now,
         };
+        for lost in &report.lost {
+            running.give_up(LostTransaction::from(lost));
+        }
         running.after_recovery(report.hanging).await?;
         Ok(running)
     }
@@ -206,6 +210,9 @@ impl<'a> Running<'a> {
                 if self.complete_checkpoint().await? {
                     return Ok(false);
                 }
+            }
+            if let Err(blocked @ WriteError::Blocked(_)) = self.writer.ready() {
+                return Err(blocked.into());
             }
             let ready = self.may_write(now);
             let wake = ready.err().unwrap_or(self.tick).min(self.next_checkpoint);
@@ -454,10 +461,16 @@ impl<'a> Running<'a> {
     }
 
     fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
-        let Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) =
-            &committed.result
-        else {
-            return Err(PipelineError::NotCommitted(vec![committed]));
+        let resumed = match (committed.answer(self.job.sink.on_lost), &committed.result) {
+            (CommitAnswer::Committed, Ok(resumed)) => resumed,
+            (CommitAnswer::GivenUp, _) => {
+                committed.log_given_up();
+                self.give_up(LostTransaction::from(&committed));
+                return Ok(());
+            }
+            (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                return Err(PipelineError::NotCommitted(vec![committed]));
+            }
         };
         self.writer.decided(&committed.committable, resumed);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
@@ -473,9 +486,17 @@ impl<'a> Running<'a> {
         settled: Result<Settled, SettleError>,
     ) -> Result<(), PipelineError> {
         match settled {
-            // It stays listed, so that the next run says so, too.
             Ok(Settled { gone }) if !gone.is_empty() => {
-                return Err(PipelineError::Gone { committable: Box::new(committable), partitions: gone });
+                let error =
+                    PipelineError::Gone { committable: Box::new(committable.clone()), partitions: gone };
+                match self.job.sink.on_lost {
+                    // It stays listed, so that the next run says so, too.
+                    OnLost::Fail => return Err(error),
+                    OnLost::Skip => {
+                        tracing::error!(transactional_id = %committable.transactional_id, "{error}");
+                        self.give_up(LostTransaction { committable, story: error.to_string(), proven: true });
+                    }
+                }
             }
             Ok(_) => {
                 self.writer.settled(&committable.transactional_id);
@@ -493,6 +514,13 @@ impl<'a> Running<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The job goes on without it, and with other ids.
+    fn give_up(&mut self, lost: LostTransaction) {
+        self.writer.avoid(&lost.committable.transactional_id);
+        self.listed.retain(|l| l.committable != lost.committable);
+        self.summary.lost.push(lost);
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.

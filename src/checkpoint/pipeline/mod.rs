@@ -16,7 +16,7 @@ mod restored;
 
 pub use job::run;
 pub use lines::RefusedLines;
-pub use report::{HangingTransaction, OpenCommittable, PipelineError, Summary};
+pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 

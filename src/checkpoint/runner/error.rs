@@ -196,6 +196,8 @@ impl RunError {
                 // A checkpoint that comes in time is all that it needs.
                 PrepareFailure::TooOld(_) => return true,
             },
+            // Recovery waits for the commits, as long as they may take.
+            Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
             Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
             _ => return false,
         };
