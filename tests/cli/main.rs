@@ -5,4 +5,6 @@ mod cat;
 mod checkpoints;
 mod pipe;
 mod program;
+#[path = "../raw/mod.rs"]
+mod raw;
 mod txn;
