@@ -12,6 +12,7 @@ mod demo;
 mod duration;
 mod exit;
 mod format;
+mod job;
 mod parent;
 mod pipe;
 mod policy;

@@ -49,14 +49,13 @@ const UNSUPPORTED: [(&str, &str); 8] = [
 ];
 
 /// Applies the file's settings, then the command line's.
-pub(super) fn apply(
-    client: &mut ClientConfig,
-    sink: &mut SinkConfig,
+pub(super) fn each(
     file: Option<&Path>,
     set: &[String],
+    apply: &mut dyn FnMut(&str, &str) -> Result<(), Usage>,
 ) -> Result<(), Usage> {
     for (place, setting) in lines(file, set)? {
-        one(client, sink, &setting).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+        one(apply, &setting).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
     }
     Ok(())
 }
@@ -84,9 +83,9 @@ fn lines(file: Option<&Path>, set: &[String]) -> Result<Vec<(String, String)>, U
     Ok(found)
 }
 
-fn one(client: &mut ClientConfig, sink: &mut SinkConfig, setting: &str) -> Result<(), Usage> {
+fn one(apply: &mut dyn FnMut(&str, &str) -> Result<(), Usage>, setting: &str) -> Result<(), Usage> {
     match setting.split_once('=') {
-        Some((name, value)) => set(client, sink, name.trim(), value.trim()),
+        Some((name, value)) => apply(name.trim(), value.trim()),
         None => Err(Usage(format!("{setting:?} is not NAME=VALUE"))),
     }
 }
@@ -110,17 +109,17 @@ pub(super) fn set(
     Err(Usage(format!("{name} is no setting of this program; the nearest one is {nearest}")))
 }
 
-fn millis(value: &str) -> Result<Duration, String> {
+pub(super) fn millis(value: &str) -> Result<Duration, String> {
     value.parse().map(Duration::from_millis).map_err(|_| "it must be a number of milliseconds".into())
 }
 
 /// A time to wait for something. Nothing comes within none.
-fn wait(value: &str) -> Result<Duration, String> {
+pub(super) fn wait(value: &str) -> Result<Duration, String> {
     let time = millis(value)?;
     if time.is_zero() { Err("it must be above 0".into()) } else { Ok(time) }
 }
 
-fn bytes(value: &str) -> Result<usize, String> {
+pub(super) fn bytes(value: &str) -> Result<usize, String> {
     let number = value.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "it must be a number of bytes above 0".into())
 }
@@ -167,7 +166,7 @@ mod tests {
 
     fn error(setting: &str) -> String {
         let (mut c, mut s) = configs();
-        one(&mut c, &mut s, setting).unwrap_err().0
+        one(&mut |name, value| set(&mut c, &mut s, name, value), setting).unwrap_err().0
     }
 
     #[test]
@@ -190,7 +189,7 @@ mod tests {
             "enable.idempotence=true",
             "state.checkpoints.num-retained=3",
         ] {
-            one(&mut c, &mut s, setting).unwrap();
+            one(&mut |name, value| set(&mut c, &mut s, name, value), setting).unwrap();
         }
         assert_eq!((&*c.bootstrap[0].0, &*c.client_id), ("b", "me"));
         let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout];
