@@ -18,6 +18,7 @@ pub mod runner;
 mod state;
 pub mod step;
 mod store;
+pub mod timeline;
 
 pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore};

@@ -13,6 +13,7 @@ mod duration;
 mod exit;
 mod format;
 mod job;
+mod mirror;
 mod parent;
 mod pipe;
 mod policy;
@@ -65,6 +66,8 @@ struct Globals {
 enum Command {
     /// Write lines into a topic, exactly once
     Pipe(pipe::Args),
+    /// Copy a topic into another one, exactly once
+    Mirror(mirror::Args),
     /// Read a topic
     Cat(cat::Args),
     /// Look at transactions, and end them by hand
@@ -96,6 +99,7 @@ pub fn main() -> ExitCode {
 async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Pipe(args) => pipe::run(context, args).await,
+        Command::Mirror(args) => mirror::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
         Command::Broker(args) => broker::run(context, args).await,

@@ -30,6 +30,7 @@ mod operator;
 mod operator_task;
 mod output;
 mod port;
+mod recreated;
 mod restore;
 mod run;
 mod sink_task;
@@ -37,7 +38,7 @@ mod source_task;
 
 pub use config::{RunConfig, Snapshots};
 pub use error::{RunError, RunSummary, TaskError};
-pub use event::{JobEvent, Observer, TaskName};
+pub use event::{JobEvent, Observer, Role, TaskName};
 pub use graph::{GraphError, Pipeline, SinkSpec, Stream};
 pub use keyed::KEY_GROUPS;
 pub use operator::{Context, Operator, OperatorError};

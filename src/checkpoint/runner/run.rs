@@ -12,6 +12,7 @@ use super::{
     counters::Counters,
     error::{RunError, RunSummary},
     graph::{Kind, Node, Pipeline, SinkSpec},
+    recreated,
     restore::Restored,
 };
 use crate::{
@@ -77,7 +78,9 @@ impl Pipeline {
         let checkpoint = self.restored(client, store, &topic).await?;
         let restored = Restored::read(&checkpoint, &nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(spec.config.clone()), vec![topic.clone()]);
+        recreated::refuse(&sink, &checkpoint, &topic).await?;
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
+        store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
         let counters = Arc::new(Counters::default());

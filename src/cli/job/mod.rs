@@ -1,11 +1,13 @@
 //! What the commands share that run a job: `pipe` and `mirror`.
 
+mod observers;
 mod options;
 mod progress;
 mod report;
 mod signals;
 mod state;
 
+pub(super) use observers::Observers;
 pub(super) use options::Options;
 pub(super) use progress::progress;
 pub(super) use report::{exit_of, tell_hanging, told};
