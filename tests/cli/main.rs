@@ -2,6 +2,7 @@
 #![cfg(feature = "cli")]
 
 mod cat;
+mod mirror;
 mod pipe;
 mod program;
 mod txn;
