@@ -93,6 +93,7 @@ impl Plant {
             stop_after: None,
             on_hanging: OnHanging::Report,
             steps: Steps::default(),
+            observer: Default::default(),
             progress: Arc::new(|_, _| {}),
         }
     }

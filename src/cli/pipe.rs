@@ -9,7 +9,7 @@ use super::{
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
 };
 use crate::{
     checkpoint::{
@@ -18,6 +18,7 @@ use crate::{
             self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter,
             Summary,
         },
+        runner::{Observer, Role},
         step::Steps,
     },
     client::Client,
@@ -87,18 +88,30 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let client = Client::new(config);
     job::ensure_topic(context, &client, &args.topic, args.partitions).await?;
     let mut store = job::store(context, &client, &args.options, &args.topic).await?;
-    let job = job(context, &args, &mut *store, sink, steps).await?;
+    let roles = [(pipeline::SOURCE, Role::Source), (pipeline::SINK, Role::Sink)];
+    let roles = roles.map(|(uid, role)| (Arc::from(uid), role)).into();
+    let observers = Observers::new(&args.options, roles, client.clock());
+    let job =
+        job(context, &args, &mut *store, Watched { sink, steps, observer: observers.observer() }).await?;
     let result = attempts(context, &client, &mut *store, &job).await;
+    observers.close().await;
     report(context, result, &args)
+}
+
+/// A sink's settings, and who watches the job.
+struct Watched {
+    sink: SinkConfig,
+    steps: Steps,
+    observer: Observer,
 }
 
 async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
-    sink: SinkConfig,
-    steps: Steps,
+    watched: Watched,
 ) -> anyhow::Result<Job> {
+    let Watched { sink, steps, observer } = watched;
     let job_id = job::job_id(store).await?;
     let prefix = job::prefix(&args.options, &args.topic, &job_id)?;
     Ok(Job {
@@ -122,6 +135,7 @@ async fn job(
         }),
         on_hanging: if args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report },
         steps,
+        observer,
         progress: job::progress(context, bytes_of(&args.input)),
     })
 }
