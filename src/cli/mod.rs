@@ -13,11 +13,13 @@ mod duration;
 mod exit;
 mod format;
 mod job;
+mod latency;
 mod mirror;
 mod parent;
 mod pipe;
 mod policy;
 mod settings;
+mod timeline;
 mod txn;
 
 use std::process::ExitCode;
@@ -72,6 +74,8 @@ enum Command {
     Cat(cat::Args),
     /// Look at transactions, and end them by hand
     Txn(txn::Args),
+    /// Show where the time of a job's checkpoints went
+    Timeline(timeline::Args),
     /// Run a small Kafka in memory, to try things out
     Broker(broker::Args),
     /// Watch records go in exactly once in spite of kill -9; takes half a minute and needs no cluster
@@ -102,6 +106,7 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Mirror(args) => mirror::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
+        Command::Timeline(args) => timeline::run(context, &args),
         Command::Broker(args) => broker::run(context, args).await,
         Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),

@@ -5,4 +5,5 @@ mod cat;
 mod mirror;
 mod pipe;
 mod program;
+mod timeline;
 mod txn;
