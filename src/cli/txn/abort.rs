@@ -25,9 +25,16 @@ pub(super) struct Args {
     /// Transactional id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    spared: Spared,
+}
+
+/// What is not aborted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Spared {
     /// Directory of a job's state, whose prepared transactions are spared; may be repeated
     #[arg(long, value_name = "DIR")]
-    state: Vec<PathBuf>,
+    pub(super) state: Vec<PathBuf>,
     /// Abort also what is prepared, or may be
     #[arg(long)]
     force: bool,
@@ -35,16 +42,25 @@ pub(super) struct Args {
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let client = super::client(context, timeout)?;
-    let id = TransactionalId::new(args.id.as_str());
+    end(context, &client, &TransactionalId::new(args.id.as_str()), (&args.spared, timeout)).await
+}
+
+/// Aborts what is open under this id, unless something speaks against it; and says what was done.
+pub(super) async fn end(
+    context: &Context,
+    client: &Client,
+    id: &TransactionalId,
+    (spared, timeout): (&Spared, Duration),
+) -> anyhow::Result<Exit> {
     let admin = client.admin();
-    let Some(found) = admin.describe_transaction(&id).await? else {
-        return tell(context, &id, None, ("nothing-open", "its coordinator does not know it", Exit::Done));
+    let Some(found) = admin.describe_transaction(id).await? else {
+        return tell(context, id, None, ("nothing-open", "its coordinator does not know it", Exit::Done));
     };
-    let refused = |why: &str| tell(context, &id, Some(&found), ("refused", why, Exit::Failed));
+    let refused = |why: &str| tell(context, id, Some(&found), ("refused", why, Exit::Failed));
     match found.state {
         CoordinatorState::Ongoing => {}
         CoordinatorState::Empty | CoordinatorState::CompleteCommit | CoordinatorState::CompleteAbort => {
-            return nothing_open(context, &admin, (&id, &found)).await;
+            return nothing_open(context, &admin, (id, &found)).await;
         }
         CoordinatorState::PrepareCommit
         | CoordinatorState::PrepareAbort
@@ -54,14 +70,14 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
             return refused("it is decided already, and its coordinator is carrying that out");
         }
     }
-    if !args.force {
-        if args.state.is_empty() {
+    if !spared.force {
+        if spared.state.is_empty() {
             return refused(
                 "it may be prepared, to be committed later: name the state of its job with --state DIR, or use --force",
             );
         }
-        for dir in &args.state {
-            if let Some(file) = prepared_in(dir, &id)? {
+        for dir in &spared.state {
+            if let Some(file) = prepared_in(dir, id)? {
                 return refused(&format!(
                     "it is prepared, to be committed: {} (--force aborts it in spite of that, and its records are lost)",
                     file.display()
@@ -69,7 +85,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
             }
         }
     }
-    abort(context, &client, (&id, &found), timeout).await
+    abort(context, client, (id, &found), timeout).await
 }
 
 async fn abort(
@@ -147,7 +163,7 @@ async fn open_of(
 }
 
 /// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
-fn prepared_in(dir: &std::path::Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
+pub(super) fn prepared_in(dir: &std::path::Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
     anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
     let files = match std::fs::read_dir(dir.join("committables")) {
         Ok(files) => files.collect::<Result<Vec<_>, _>>()?,
