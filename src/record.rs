@@ -140,30 +140,3 @@ impl Record {
         size_of::<Self>() + bytes(&self.key) + bytes(&self.value) + headers.sum::<usize>()
     }
 }
-
-/// A record to be written that owns its parts, for where a borrowed one can't be held.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OwnedRecord {
-    /// The key, or null.
-    pub key: Option<Bytes>,
-    /// The value, or null.
-    pub value: Option<Bytes>,
-    /// Headers, in order; keys may repeat.
-    pub headers: Vec<Header>,
-    /// Milliseconds since the Unix epoch; `None` lets the writer stamp the time at which it takes the record.
-    pub timestamp: Option<i64>,
-}
-
-impl OwnedRecord {
-    /// Hands `body` the record as a borrowed one.
-    pub fn with_ref<R>(&self, body: impl FnOnce(RecordRef<'_>) -> R) -> R {
-        let headers: Vec<HeaderRef<'_>> =
-            self.headers.iter().map(|h| HeaderRef { key: &h.key, value: h.value.as_deref() }).collect();
-        body(RecordRef {
-            key: self.key.as_deref(),
-            value: self.value.as_deref(),
-            headers: &headers,
-            timestamp: self.timestamp,
-        })
-    }
-}

@@ -60,9 +60,12 @@ fn job(width: Width, rate: Option<u32>) -> Pipeline {
     let pipeline = Pipeline::new("job");
     let numbers = pipeline.source("numbers", width.source, numbers(rate));
     let counted = by_key(numbers).process("count", width.operator, || count);
-    let config = SinkConfig::new("job").unwrap();
-    by_key(counted).sink("out", width.sink, SinkSpec { topic: kit::TOPIC.to_owned(), config });
+    by_key(counted).sink("out", width.sink, spec());
     pipeline
+}
+
+fn spec() -> SinkSpec {
+    SinkSpec { topic: kit::TOPIC.to_owned(), config: SinkConfig::new("job").unwrap() }
 }
 
 fn config() -> RunConfig {
@@ -161,8 +164,7 @@ async fn an_operator_that_fails_ends_the_job_and_keeps_what_is_complete() {
         count(record, context)
     };
     let numbers = pipeline.source("numbers", 1, numbers(Some(10_000)));
-    let spec = SinkSpec { topic: kit::TOPIC.to_owned(), config: SinkConfig::new("job").unwrap() };
-    by_key(by_key(numbers).process("count", 1, move || fail)).sink("out", 1, spec);
+    by_key(by_key(numbers).process("count", 1, move || fail)).sink("out", 1, spec());
     let (error, summary) =
         within(pipeline.run(&b.client, &mut store, &config(), pending())).await.unwrap_err();
     assert_eq!(error.to_string(), "count-0: 2000 is too much");
@@ -178,8 +180,7 @@ async fn state_that_nobody_takes_is_refused() {
     let mut store = MemoryStore::default();
     finish(&b, &mut store, &job(NARROW, None), &config()).await;
     let pipeline = Pipeline::new("job");
-    let spec = SinkSpec { topic: kit::TOPIC.to_owned(), config: SinkConfig::new("job").unwrap() };
-    by_key(pipeline.source("numbers", 1, numbers(None))).process("tally", 1, || count).sink("out", 1, spec);
+    by_key(pipeline.source("numbers", 1, numbers(None))).process("tally", 1, || count).sink("out", 1, spec());
     let (error, _) = within(pipeline.run(&b.client, &mut store, &config(), pending())).await.unwrap_err();
     assert!(matches!(&error, RunError::Orphaned { uid } if uid == "count"), "{error}");
 }
@@ -209,13 +210,33 @@ async fn operators_flush_before_the_last_checkpoint() {
     let b = Bench::new(Profile::kafka_4_4()).await;
     let mut store = MemoryStore::default();
     let pipeline = Pipeline::new("job");
-    let spec = SinkSpec { topic: kit::TOPIC.to_owned(), config: SinkConfig::new("job").unwrap() };
     let totals = by_key(pipeline.source("numbers", 1, numbers(None))).process("total", 2, || Total);
-    totals.filter(|r| !r.value.as_ref().is_some_and(|v: &Bytes| v.contains(&b' '))).sink("out", 1, spec);
+    totals.filter(|r| !r.value.as_ref().is_some_and(|v: &Bytes| v.contains(&b' '))).sink("out", 1, spec());
     finish(&b, &mut store, &pipeline, &config()).await;
     let expected = vec![(RECORDS / KEYS).to_string(); usize::try_from(KEYS).unwrap()];
     assert_eq!(b.committed().await, expected);
     // The second run brings nothing new, and must not flush again.
     finish(&b, &mut store, &pipeline, &config()).await;
     assert_eq!(b.committed().await, expected);
+}
+
+#[tokio::test]
+async fn state_belongs_to_one_job_and_to_the_topic_that_was_there() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let mut store = MemoryStore::default();
+    let mine = job(NARROW, None);
+    finish(&b, &mut store, &mine, &config()).await;
+    let other = Pipeline::new("other");
+    by_key(other.source("numbers", 1, numbers(None))).process("count", 1, || count).sink("out", 1, spec());
+    let (error, _) = within(other.run(&b.client, &mut store, &config(), pending())).await.unwrap_err();
+    assert!(error.to_string().contains("belongs to the job `job`"), "{error}");
+
+    assert!(b.broker.delete_topic(kit::TOPIC));
+    b.broker.create_topic(kit::TOPIC, 2).unwrap();
+    let client = kafka_2pc::client::Client::new(kit::config_for(&b.broker));
+    let (error, _) = within(mine.run(&client, &mut store, &config(), pending())).await.unwrap_err();
+    assert!(
+        matches!(error, RunError::Store(kafka_2pc::checkpoint::StoreError::TopicRecreated { .. })),
+        "{error}"
+    );
 }

@@ -15,6 +15,7 @@ mod format;
 mod job;
 mod latency;
 mod mirror;
+mod object;
 mod parent;
 mod pipe;
 mod policy;
@@ -49,9 +50,8 @@ const COMMON: &str = "Common options";
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 struct Globals {
-    /// Brokers of the cluster to begin with
-    #[arg(long, global = true, help_heading = COMMON, env = "KAFKA_BOOTSTRAP", value_name = "HOST:PORT,..")]
-    #[arg(hide_env_values = true)]
+    /// Brokers of the cluster to begin with [env: KAFKA_BOOTSTRAP]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "HOST:PORT,..")]
     bootstrap: Option<String>,
     /// Print results as JSON, one object a line
     #[arg(long, global = true, help_heading = COMMON)]

@@ -1,6 +1,6 @@
 //! `pipe`: lines into a topic, exactly once.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::json;
 
@@ -15,8 +15,8 @@ use crate::{
     checkpoint::{
         JobStore,
         pipeline::{
-            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter,
-            Summary,
+            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, RefusedLines,
+            StopAfter, Summary,
         },
         runner::{Observer, Role},
         step::Steps,
@@ -83,7 +83,8 @@ const RESTARTS: u32 = 3;
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
-    let config = context.client_config()?.probe(steps.probe());
+    let settings = args.options.settings()?;
+    let config = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
     let (config, sink) = args.options.configure(context, config, &mut |_, _| None)?;
     let client = Client::new(config);
     job::ensure_topic(context, &client, &args.topic, args.partitions).await?;
@@ -129,6 +130,7 @@ async fn job(
             BadLineArg::Stop => OnBadLine::Stop,
             BadLineArg::Skip => OnBadLine::Skip,
         },
+        refused: BTreeMap::new(),
         stop_after: args.stop_after.map(|at| match at {
             StopAfterArg::Prepare => StopAfter::Prepare,
             StopAfterArg::Durable => StopAfter::Durable,
@@ -147,19 +149,24 @@ async fn attempts(
     store: &mut dyn JobStore,
     job: &Job,
 ) -> (Summary, Option<PipelineError>) {
+    let mut job = job.clone();
     let mut total = Summary::default();
     let mut left = RESTARTS;
     // A state that can't be read is reported by the run.
     let mut newest = store.load().await.ok().flatten().map(|c| c.id);
     let stop = signals(context);
     loop {
-        let error = match pipeline::run(client, store, job, stop.clone()).await {
+        let error = match pipeline::run(client, store, &job, stop.clone()).await {
             Ok(summary) => return (total.and(summary), None),
             Err((error, summary)) => {
                 total = total.and(summary);
                 error
             }
         };
+        if job.source.is_seekable() && passes_over(&mut job, &error) {
+            context.warn(format!("{error}; going on without it from the last checkpoint"));
+            continue;
+        }
         let now = store.load().await.ok().flatten().map(|c| c.id);
         left = if now == newest { left - 1 } else { RESTARTS };
         newest = now;
@@ -169,6 +176,15 @@ async fn attempts(
         context.warn(format!("{error}; going on from the last checkpoint"));
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// Whether another attempt leaves out the lines that a broker refused. It can only if the broker named them, and no line is
+/// named twice: this comes to an end.
+fn passes_over(job: &mut Job, error: &PipelineError) -> bool {
+    let PipelineError::Refused { lines: RefusedLines::Named(lines), cause, .. } = error else { return false };
+    let why: Arc<str> = Arc::from(cause.to_string());
+    let new = lines.iter().filter(|line| job.refused.insert(**line, Arc::clone(&why)).is_none()).count();
+    job.on_bad_line == OnBadLine::Skip && new > 0
 }
 
 /// How long a file is.
@@ -229,8 +245,25 @@ fn report(
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        if let PipelineError::Refused { lines, .. } = &error {
+            tell(remedy(lines, args));
+        }
         return Ok(exit_of(&error));
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// What to do about a record that a broker refused.
+fn remedy(lines: &RefusedLines, args: &Args) -> String {
+    let again = match (&args.options.state, args.on_bad_line, lines) {
+        (None, _, _) => "Without --state, a second run writes again what this one has committed",
+        (Some(_), BadLineArg::Stop, RefusedLines::Named(_)) => {
+            "Mend the line and run the same command again, or pass such lines over with --on-bad-line skip"
+        }
+        (Some(_), BadLineArg::Stop, RefusedLines::Among(_)) | (Some(_), BadLineArg::Skip, _) => {
+            "Mend the line, or the setting of the topic that forbids it, and run the same command again"
+        }
+    };
+    format!("What was committed before stays. {again}")
 }

@@ -5,5 +5,7 @@ mod cat;
 mod mirror;
 mod pipe;
 mod program;
+#[path = "../raw/mod.rs"]
+mod raw;
 mod timeline;
 mod txn;

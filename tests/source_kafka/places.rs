@@ -13,7 +13,7 @@ use kafka_2pc::{
 
 use crate::{
     commit, is_silent,
-    kit::{Bench, TOPIC, numbered, within},
+    kit::{Bench, TOPIC, both, numbered, within},
     offsets, opened, place, read, refused, some, source,
 };
 
@@ -154,5 +154,22 @@ async fn a_topic_that_is_created_anew_while_it_is_read_is_an_error_and_not_a_log
             matches!(error, SourceError::Consumer(ConsumerError::Recreated { .. })),
             "{policy:?}: {error}"
         );
+    }
+}
+
+#[tokio::test]
+async fn no_record_of_a_topic_that_was_created_anew_is_taken_for_one_of_the_old() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        let here = place(TOPIC, 0);
+        commit(&b.client, "a", &here, &numbered("a", 2)).await;
+        let mut reader = opened(&source(&b.client, &[TOPIC]), &[]).await;
+        some(reader.as_mut(), 2).await;
+        b.broker.delete_topic(TOPIC);
+        b.broker.create_topic(TOPIC, 2).unwrap();
+        // The offset where reading stands is in the new log.
+        commit(&b.client, "b", &here, &numbered("b", 20)).await;
+        let error = within(reader.next()).await.unwrap_err();
+        assert!(matches!(error, SourceError::Consumer(ConsumerError::Recreated { .. })), "{error}");
     }
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use kafka_2pc::{
-    broker::BrokerConfig,
+    broker::{BrokerConfig, Profile},
     source::{KafkaSource, Source, SplitState, Subtask},
 };
 
 use crate::{
     commit, is_silent,
-    kit::{Bench, TOPIC, both, numbered, within},
+    kit::{Bench, TOPIC, numbered, within},
     mixed, opened, place, read, some, sorted, source,
 };
 
 #[tokio::test]
 async fn a_restore_at_every_batch_boundary_gives_every_record_once() {
-    for profile in both() {
+    for profile in Profile::all() {
         let b = Bench::new(profile).await;
         let mut committed = mixed(&b.client, &place(TOPIC, 0), 5, 8).await;
         committed.extend(mixed(&b.client, &place(TOPIC, 1), 3, 8).await);

@@ -30,7 +30,6 @@ mod operator;
 mod operator_task;
 mod output;
 mod port;
-mod recreated;
 mod restore;
 mod run;
 mod sink_task;

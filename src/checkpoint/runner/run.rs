@@ -10,16 +10,15 @@ use super::{
     commits::Commits,
     config::RunConfig,
     counters::Counters,
-    error::{RunError, RunSummary},
+    error::{RunError, RunSummary, TaskError},
     graph::{Kind, Node, Pipeline, SinkSpec},
-    recreated,
     restore::Restored,
 };
 use crate::{
-    checkpoint::{Checkpoint, CheckpointStore, ListedCommittable, step::Note},
+    checkpoint::{Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, step::Note},
     client::{Client, Topic},
-    proto::{checkpoint::CheckpointKind, pool::WriterState},
-    sink::{RecoveryReport, Sink, SinkState, SinkWriter},
+    proto::{checkpoint::CheckpointKind, pool::WriterState, settle::Settled},
+    sink::{Committer, RecoveryReport, Sink, SinkState, SinkWriter},
 };
 
 impl Pipeline {
@@ -75,14 +74,17 @@ impl Pipeline {
         let (spec, parallelism) = sink_of(&nodes);
         spec.config.validate()?;
         let topic = client.topic(&spec.topic).await?;
-        let checkpoint = self.restored(client, store, &topic).await?;
+        let (checkpoint, refused) = self.restored(client, store, &topic).await?;
         let restored = Restored::read(&checkpoint, &nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(spec.config.clone()), vec![topic.clone()]);
-        recreated::refuse(&sink, &checkpoint, &topic).await?;
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
         store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
+        if let Some(error) = refused {
+            look_after(&sink.committer(), &checkpoint).await?;
+            return Err(error.into());
+        }
         let counters = Arc::new(Counters::default());
         let around = Surroundings {
             config,
@@ -108,22 +110,34 @@ impl Pipeline {
         result.map(|_| ())
     }
 
-    /// The checkpoint to begin from; a first one is stored at once: the job's ids must outlive a crash before the
+    /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids must outlive a crash before the
     /// first real one.
     async fn restored(
         &self,
         client: &Client,
         store: &mut dyn CheckpointStore,
         topic: &Topic,
-    ) -> Result<Checkpoint, RunError> {
+    ) -> Result<(Checkpoint, Option<StoreError>), RunError> {
+        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
         if let Some(found) = store.load().await? {
-            return Ok(found);
+            let binding = Binding {
+                job_id: Some(Arc::clone(&self.job_id)),
+                cluster_id: Some(cluster_id),
+                topic: Some(Arc::clone(topic.name())),
+                topic_id: Some(topic.id()),
+                ..Binding::default()
+            };
+            return match binding.check(&found) {
+                // What it lists is looked after first: its loss must be told.
+                Err(error @ StoreError::TopicRecreated { .. }) => Ok((found, Some(error))),
+                checked => Ok(checked.map(|()| (found, None))?),
+            };
         }
         let first = Checkpoint {
             id: 0,
             owner_epoch: 0,
             job_id: Arc::clone(&self.job_id),
-            cluster_id: client.cluster_id().await?.unwrap_or_else(|| Arc::from("")),
+            cluster_id,
             topic: Arc::clone(topic.name()),
             topic_id: topic.id(),
             operators: Vec::new(),
@@ -131,7 +145,7 @@ impl Pipeline {
             writers: Vec::new(),
         };
         store.write(&first, &mut |_| {}).await?;
-        Ok(first)
+        Ok((first, None))
     }
 }
 
@@ -176,6 +190,20 @@ async fn recover(
         tracing::warn!(?blind, "recovery could not see everything");
     }
     Ok((writers, report))
+}
+
+/// Sees whether what was committed is still there.
+async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<(), TaskError> {
+    for ListedCommittable { committable, .. } in &checkpoint.committables {
+        match committer.settle(committable).await {
+            Ok(Settled { gone }) if !gone.is_empty() => {
+                let committable = Box::new(committable.clone());
+                return Err(TaskError::Gone { committable, partitions: gone });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Gives each writer the committables and the hanging transactions of the ids that it answers for.

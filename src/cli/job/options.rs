@@ -3,7 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    cli::{Usage, context::Context, duration::parse_duration, policy::Policy, settings},
+    cli::{
+        Usage,
+        context::Context,
+        duration::parse_duration,
+        policy::Policy,
+        settings::{self, Own, Settings},
+    },
     client::ClientConfig,
     proto::pool::Reuse,
     record::Compression,
@@ -41,14 +47,20 @@ pub(in crate::cli) struct Options {
     policy: Policy,
 }
 
-/// Takes a property that only one command has; `None` for any other.
-pub(in crate::cli) type Own<'a> = dyn FnMut(&str, &str) -> Option<Result<(), Usage>> + 'a;
-
 /// Makes a job use transactional ids again before that is safe, for tests that show what the rule is good for.
 const UNSAFE_REUSE: &str = "KAFKA_2PC_UNSAFE_REUSE";
 
 impl Options {
-    /// The settings of the client and the sink. `own` may take properties that only this command has.
+    /// The properties that were given.
+    ///
+    /// # Errors
+    /// [`Usage`]: the file can't be read, or something is not `NAME=VALUE`.
+    pub(in crate::cli) fn settings(&self) -> Result<Settings, Usage> {
+        Settings::read(self.config.as_deref(), &self.set)
+    }
+
+    /// The settings of the client, which has its cluster, and of the sink. `own` may take properties that only this
+    /// command has.
     ///
     /// # Errors
     /// [`Usage`] for what cannot work.
@@ -69,9 +81,7 @@ impl Options {
             ));
             sink.reuse = Reuse::AtOnce;
         }
-        settings::each(self.config.as_deref(), &self.set, &mut |name, value| {
-            own(name, value).unwrap_or_else(|| settings::set(&mut client, &mut sink, name, value))
-        })?;
+        self.settings()?.apply(&mut client, &mut sink, own)?;
         if let Some(codec) = &self.compression {
             settings::set(&mut client, &mut sink, "compression.type", codec)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Options;
 use crate::{
     checkpoint::{Binding, CheckpointStore, DirectoryStore, JobStore, MemoryStore},
-    cli::{Usage, context::Context, settings},
+    cli::{Usage, context::Context},
     client::{Client, TopicError},
     net::Clock,
     proto::naming::IdPrefix,
@@ -58,7 +58,7 @@ pub(in crate::cli) async fn store(
         ..Binding::default()
     };
     let store = DirectoryStore::open(dir, binding)?;
-    let retained = settings::num_retained(options.config.as_deref(), &options.set)?;
+    let retained = options.settings()?.num_retained();
     Ok(Box::new(match retained {
         Some(checkpoints) => store.num_retained(checkpoints),
         None => store,

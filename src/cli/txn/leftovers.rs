@@ -117,6 +117,7 @@ async fn leftovers(
         }
         let mut named = None;
         for dir in &spared.state {
+            anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
             named = named.or(abort::prepared_in(dir, &one.transactional_id)?);
         }
         found.push(Leftover {

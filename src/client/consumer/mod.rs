@@ -99,7 +99,9 @@ pub struct ConsumerBuilder {
 /// batch that is larger) and decompresses one batch at a time. Retries, leader changes and lost connections are its own
 /// business and have no end: an error is something that waiting does not cure.
 ///
-/// A topic that is deleted and created anew is noticed at the next refusal, and at the latest 10 s after it.
+/// No record of a topic that was deleted and created anew is taken for one of the old topic: fetches name the topic's id
+/// (KIP-516, Kafka 3.1). On brokers that do not know ids it is noticed at the next refusal, and at the latest 10 s after
+/// it.
 pub struct Consumer {
     router: Arc<Router>,
     out_of_range: OutOfRangePolicy,

@@ -140,6 +140,7 @@ impl Partition {
     pub(super) fn want(&self, settings: &FetchSettings) -> Want {
         Want {
             place: self.place.clone(),
+            topic_id: self.topic_id,
             generation: self.generation,
             at: self.at,
             max_bytes: self.max_bytes.max(settings.max_partition_bytes),
@@ -392,5 +393,56 @@ fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::S
             batch.records()?.filter(wanted).collect()
         }
         Sight::Aborted | Sight::Control | Sight::Behind => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
+    use super::*;
+
+    /// Counts warnings.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == Level::WARN
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn a_partition_that_can_not_be_read_is_reported_after_a_while_and_then_now_and_then() {
+        let warnings = Warnings::default();
+        let mut partition = Partition::new(TopicPartition::new("t", 0), Start::Beginning, 1);
+        let mut told = Vec::new();
+        tracing::subscriber::with_default(warnings.clone(), || {
+            for tries in 1..=70 {
+                partition.retry(Moment::default(), Step::Idle);
+                if warnings.0.swap(0, Ordering::Relaxed) > 0 {
+                    told.push(tries);
+                }
+            }
+        });
+        assert_eq!(told, [8, 68]);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         router::{Purpose, Router},
     },
     exchange::{Fetch, FetchTarget, Isolation, ListOffsets, MetadataAnswer, OffsetAt},
-    ids::{NodeId, TopicName, TopicPartition},
+    ids::{NodeId, TopicId, TopicName, TopicPartition},
     net::CallError,
     proto::verdict::{self, FetchVerdict, ListOffsetsVerdict},
     wire::{
@@ -42,6 +42,7 @@ impl Default for FetchSettings {
 #[derive(Debug, Clone)]
 pub(super) struct Want {
     pub(super) place: TopicPartition,
+    pub(super) topic_id: TopicId,
     pub(super) generation: u64,
     pub(super) at: Start,
     pub(super) max_bytes: i32,
@@ -161,7 +162,8 @@ async fn fetch(
 ) -> Vec<(Want, Fetched)> {
     let target = |want: &Want| match want.at {
         Start::Offset(offset) => {
-            Some(FetchTarget { partition: want.place.clone(), offset, max_bytes: want.max_bytes })
+            let (partition, topic_id) = (want.place.clone(), want.topic_id);
+            Some(FetchTarget { partition, topic_id, offset, max_bytes: want.max_bytes })
         }
         Start::Beginning | Start::End => None,
     };

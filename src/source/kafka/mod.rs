@@ -37,9 +37,11 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(300);
 /// epoch of what was read last, and for a bounded source where to stop. Positions move over control records and aborted
 /// transactions too.
 ///
-/// Leaders that move and brokers that are away are waited for, with growing pauses and a warning after some seconds. A
+/// Leaders that move and brokers that are away are waited for, with growing pauses and a warning after some seconds;
+/// opening a reader gives up after `max.block.ms`. A
 /// topic that was deleted, or deleted and created anew, is an error ([`ConsumerError`](crate::client::ConsumerError)):
-/// offsets of before mean nothing there. While records come without interruption that may be noticed up to 10 s late.
+/// offsets of before mean nothing there. Brokers before 3.1, and those that do not know topics by id, can hand out
+/// records of the new topic for up to 10 s before that is noticed.
 ///
 /// Keys, values and headers are slices of fetched payloads: an operator that keeps a few of many should copy them.
 ///

@@ -50,6 +50,8 @@ struct LinesReader {
     parse: Parse,
     on_bad_line: OnBadLine,
     max_line_bytes: usize,
+    /// The first that waits, being opened. Kept over calls that were given up: what was read of a stream is gone from it.
+    opening: Option<BoxFuture<'static, Result<Input, InputError>>>,
     /// The input that is being read.
     open: Option<Reading>,
     waiting: VecDeque<(LinesInput, InputPosition)>,
@@ -112,6 +114,7 @@ impl LinesSource {
             parse: Arc::clone(&self.parse),
             on_bad_line: self.on_bad_line,
             max_line_bytes: self.max_line_bytes,
+            opening: None,
             open: None,
             waiting,
             finished: Vec::new(),
@@ -151,14 +154,19 @@ impl LinesReader {
         }
     }
 
-    /// Cancel safe: an input waits until it is open.
     async fn open_next(&mut self) -> Result<(), SourceError> {
         if self.open.is_some() {
             return Ok(());
         }
         let Some((from, position)) = self.waiting.front() else { return Ok(()) };
         let name = from.name();
-        let input = Input::open(from, position.clone(), self.max_line_bytes).await.map_err(failed(&name))?;
+        let opening = self.opening.get_or_insert_with(|| {
+            let (from, position, most) = (from.clone(), position.clone(), self.max_line_bytes);
+            async move { Input::open(&from, position, most).await }.boxed()
+        });
+        let opened = opening.await;
+        self.opening = None;
+        let input = opened.map_err(failed(&name))?;
         self.open = Some(Reading { name, input, bad: None });
         self.waiting.pop_front();
         Ok(())

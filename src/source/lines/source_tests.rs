@@ -189,3 +189,23 @@ async fn a_wait_that_is_given_up_loses_nothing() {
     }
     assert_eq!(seen.len(), 3002);
 }
+
+/// Opened from the start each time, it would never find its place.
+#[tokio::test]
+async fn opening_that_is_given_up_goes_on_where_it_was() {
+    let files = Files::new(&[b"", &b"line\n".repeat(100_000)]);
+    let mut reader = opened(&files.source(), &[]).await;
+    let before = read(reader.as_mut(), 300).await.unwrap().len();
+    let mut again = opened(&files.source(), &reader.snapshot()).await;
+    for _ in 0..2000 {
+        if let Some(records) = again.next().now_or_never() {
+            let first = records.unwrap().unwrap().len();
+            let rest = read(again.as_mut(), usize::MAX).await.unwrap().len();
+            assert_eq!(before + first + rest, 100_000);
+            return;
+        }
+        // For the thread that reads.
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    panic!("it never opens");
+}
