@@ -95,6 +95,7 @@ impl Plant {
             stop_after: None,
             on_hanging: OnHanging::Report,
             steps: Steps::default(),
+            observer: Default::default(),
             progress: Arc::new(|_, _| {}),
         }
     }
@@ -154,7 +155,8 @@ fn finished(ended: Ended) -> Summary {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing() {
-    let lines = numbered("line ", 240);
+    // Enough for three checkpoints, also where the machine is slow.
+    let lines = numbered("line ", 800);
     let during_a_run = [
         Step::Write,
         Step::Flush,

@@ -251,6 +251,16 @@ impl CheckpointStore for DirectoryStore {
         async move { self.write_checkpoint(checkpoint, observer) }.boxed()
     }
 
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            for unlisted in self.unlisted_files()? {
+                self.forget_committable(&unlisted.committable)?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn states(&self) -> Arc<dyn StateStore> {
         Arc::new(self.states.clone())
     }

@@ -141,8 +141,9 @@ async fn sound(scratch: &Scratch, durable: u64) {
     }
     for unlisted in store.unlisted_files().unwrap() {
         assert_eq!(unlisted.committable.identity.epoch.0, i16::try_from(found + 1).unwrap());
-        store.forget_committable(&unlisted.committable).unwrap();
     }
+    store.recovered().await.unwrap();
+    assert_eq!(store.unlisted_files().unwrap(), []);
     for id in found + 1..found + 4 {
         write(&mut store, &checkpoint(id, &[], &[])).unwrap();
     }

@@ -21,6 +21,7 @@ pub mod runner;
 mod state;
 pub mod step;
 mod store;
+pub mod timeline;
 
 /// The crate whose stores [`ObjectCheckpointStore`] takes.
 #[cfg(feature = "object-store")]

@@ -38,6 +38,18 @@ pub trait CheckpointStore: Send {
         observer: &'a mut (dyn FnMut(StorePoint) + Send),
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Recovery is done: what the newest checkpoint does not list is aborted. A store that keeps prepared transactions
+    /// one by one forgets those.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
+
     /// Where large state goes, usable from many subtasks while checkpoints are written.
     fn states(&self) -> Arc<dyn StateStore>;
 

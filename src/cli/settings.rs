@@ -49,6 +49,9 @@ const UNSUPPORTED: [(&str, &str); 8] = [
     ("value.serializer", "lines are bytes"),
 ];
 
+/// Takes a property that only one command has; `None` for any other.
+pub(super) type Own<'a> = dyn FnMut(&str, &str) -> Option<Result<(), Usage>> + 'a;
+
 /// Settings as they were given, the file's before the command line's.
 #[derive(Debug, Default)]
 pub(super) struct Settings(Vec<Given>);
@@ -96,14 +99,20 @@ impl Settings {
         checkpoints(&named.value).ok()
     }
 
-    /// Applies all but the cluster, which is chosen before: `client` has it.
+    /// Applies all but the cluster, which is chosen before: `client` has it. `own` may take what only one command has.
     ///
     /// # Errors
     /// A name that is not supported, or a value that makes no sense, also one that is not used.
-    pub(super) fn apply(&self, client: &mut ClientConfig, sink: &mut SinkConfig) -> Result<(), Usage> {
+    pub(super) fn apply(
+        &self,
+        client: &mut ClientConfig,
+        sink: &mut SinkConfig,
+        own: &mut Own<'_>,
+    ) -> Result<(), Usage> {
         let chosen = client.bootstrap.clone();
         for Given { place, name, value } in &self.0 {
-            set(client, sink, name, value).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+            let taken = own(name, value).unwrap_or_else(|| set(client, sink, name, value));
+            taken.map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
         }
         client.bootstrap = chosen;
         Ok(())
@@ -138,7 +147,7 @@ pub(super) fn set(
     Err(Usage(format!("{name} is no setting of this program; the nearest one is {nearest}")))
 }
 
-fn millis(value: &str) -> Result<Duration, String> {
+pub(super) fn millis(value: &str) -> Result<Duration, String> {
     value.parse().map(Duration::from_millis).map_err(|_| "it must be a number of milliseconds".into())
 }
 
@@ -148,7 +157,7 @@ fn wait(value: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be above 0".into()) } else { Ok(time) }
 }
 
-fn bytes(value: &str) -> Result<usize, String> {
+pub(super) fn bytes(value: &str) -> Result<usize, String> {
     let number = value.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "it must be a number of bytes above 0".into())
 }
@@ -216,9 +225,11 @@ mod tests {
             set(&["bootstrap.servers=b:2", "linger.ms=1", "bootstrap.servers = c:3", "linger.ms=2"]).unwrap();
         assert_eq!(settings.bootstrap(), Some("c:3"));
         let (mut c, mut s) = configs();
-        settings.apply(&mut c, &mut s).unwrap();
+        settings.apply(&mut c, &mut s, &mut |_, _| None).unwrap();
         assert_eq!((&*c.bootstrap[0].0, s.linger.as_millis()), ("a", 2));
-        assert!(set(&["bootstrap.servers=nonsense"]).unwrap().apply(&mut c, &mut s).is_err());
+        assert!(
+            set(&["bootstrap.servers=nonsense"]).unwrap().apply(&mut c, &mut s, &mut |_, _| None).is_err()
+        );
         assert!(set(&["x"]).unwrap_err().0.contains("NAME=VALUE"));
     }
 

@@ -3,8 +3,10 @@
 
 mod cat;
 mod checkpoints;
+mod mirror;
 mod pipe;
 mod program;
 #[path = "../raw/mod.rs"]
 mod raw;
+mod timeline;
 mod txn;

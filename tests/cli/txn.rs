@@ -456,3 +456,73 @@ async fn a_file_that_is_not_flinks_is_refused_by_what_is_wrong_with_it() -> Outc
     assert_eq!(ran.code, Some(2), "{ran:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leftovers_are_those_of_exactly_one_prefix() -> Outcome {
+    for profile in PROFILES {
+        let stage = Stage::new(profile(), 1).await?;
+        stage.broker.create_topic("t", 2)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        std::fs::write(&input, "one\n")?;
+        let (input, state) = (input.display(), state.display());
+        let pipe = format!("pipe --topic t --input {input} --transactional-id-prefix job --state {state}");
+        let ran = stage.run(&format!("{pipe} --stop-after durable")).await?;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let file = ran.out.trim().to_owned();
+        let mut open = Vec::new();
+        for id in ["job-0-3", "job-a-0-0", "job-0", "jobs-0-0", "job-0-00"] {
+            open.push(stage.open("t", id, &["x", "y"]).await?);
+        }
+        stage.open("t", "job-0-1", &["over"]).await?.commit().await?;
+        let leftovers = format!("txn leftovers --prefix job --state {state}");
+        let ran = stage.run(&format!("{leftovers} --json")).await?;
+        let lines = json_lines(&ran.out);
+        let ids: Vec<_> = lines.iter().map(|l| l["transactional_id"].as_str()).collect();
+        assert_eq!((ran.code, ids), (Some(0), vec![Some("job-0-0"), Some("job-0-3")]), "{ran:?}");
+        assert_eq!((&lines[0]["named_by"], &lines[1]["named_by"]), (&file.as_str().into(), &().into()));
+        assert_eq!((&lines[1]["state"], &lines[1]["end"]), (&"Ongoing".into(), &"open".into()));
+        assert_eq!(lines[1]["partitions"].as_array().map(Vec::len), Some(2));
+        assert!(lines[1]["age_ms"].is_i64(), "{ran:?}");
+        let table = stage.run(&leftovers).await?.out;
+        assert!(table.lines().count() == 3 && table.contains(&file), "{table}");
+
+        // Without a state nobody knows what is prepared.
+        let ran = stage.run("txn leftovers --prefix job --abort --json").await?;
+        let refused = |l: &serde_json::Value| l["outcome"] == "refused";
+        assert!(ran.code == Some(1) && json_lines(&ran.out).iter().all(refused), "{ran:?}");
+        let ran = stage.run(&format!("{leftovers} --abort --json")).await?;
+        let outcomes: Vec<_> = json_lines(&ran.out).iter().map(|l| l["outcome"].to_string()).collect();
+        assert_eq!((ran.code, outcomes), (Some(1), vec!["\"refused\"".into(), "\"aborted\"".into()]));
+        assert!(open.remove(0).commit().await.is_err(), "it was fenced");
+        for other in open {
+            other.commit().await?;
+        }
+        is(&stage.run(&format!("txn commit {file} --json")).await?, 0, "committed");
+        let ran = stage.run(&leftovers).await?;
+        assert!(ran.code == Some(0) && ran.err.contains("nothing is open under job-"), "{ran:?}");
+        assert_eq!(stage.run("txn leftovers --prefix job --abort --force").await?.code, Some(0));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leftover_that_hangs_is_listed_and_not_aborted() -> Outcome {
+    for profile in PROFILES {
+        let Lonely { stage, node, id } = lonely(profile()).await?;
+        let (_, file) = stage.prepared("t", &id, &["one", "two"]).await?;
+        stage.broker.stop_node(node).await?;
+        let ran = stage.run(&format!("txn commit {file} --no-wait-for-leader --json --timeout 3s")).await?;
+        is(&ran, 1, "hanging");
+        stage.broker.start_node(node).await?;
+        let found = only(&stage.run("txn leftovers --prefix job --json").await?);
+        assert_eq!(
+            (found["end"].as_str(), found["state"].as_str()),
+            (Some("hanging"), Some("CompleteCommit"))
+        );
+        assert_eq!(found["partitions"], serde_json::json!([{"topic": "t", "partition": 0}]));
+        is(&stage.run("txn leftovers --prefix job --abort --force --json").await?, 1, "refused");
+        is(&stage.run(&format!("txn repair {file} --json")).await?, 0, "repaired");
+        assert_eq!(stage.run("txn leftovers --prefix job --json").await?.out, "");
+    }
+    Ok(())
+}

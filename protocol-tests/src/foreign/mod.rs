@@ -9,4 +9,4 @@ mod writing;
 pub use error::ForeignError;
 pub use reading::{Comparison, Isolation, Library, Reading, Record};
 pub use venv::Venv;
-pub use writing::{End, Held, Step, Writing};
+pub use writing::{End, Held, Shapes, Step, Writing};

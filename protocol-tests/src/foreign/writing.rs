@@ -34,6 +34,15 @@ impl End {
     }
 }
 
+/// What records have besides their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shapes {
+    /// Their number as the key.
+    Plain,
+    /// Everything that a copy could lose: null keys and values, headers (repeated, empty, null), timestamps of long ago.
+    All,
+}
+
 /// What to write: values `PREFIX-NUMBER`, or the lines of a file, round robin over the partitions.
 #[derive(Debug, Clone)]
 pub struct Writing<'a> {
@@ -49,6 +58,8 @@ pub struct Writing<'a> {
     pub prefix: &'a str,
     /// A file whose lines are the values.
     pub lines: Option<&'a Path>,
+    /// What the records have besides.
+    pub shapes: Shapes,
     /// Number of transactions that share the records.
     pub transactions: u32,
     /// Writes to this partition only.
@@ -69,6 +80,7 @@ impl<'a> Writing<'a> {
             records: 10,
             prefix: "value",
             lines: None,
+            shapes: Shapes::Plain,
             transactions: 1,
             partition: None,
             compression: "none",
@@ -97,6 +109,9 @@ impl<'a> Writing<'a> {
             words.iter().flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]).collect();
         if let Some(lines) = self.lines {
             all.extend(["--lines".to_owned(), lines.display().to_string()]);
+        }
+        if self.shapes == Shapes::All {
+            all.push("--shapes".to_owned());
         }
         if let Some(partition) = self.partition {
             all.extend(["--partition".to_owned(), partition.to_string()]);

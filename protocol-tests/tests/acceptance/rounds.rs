@@ -110,12 +110,12 @@ fn moment(random: &mut Random, left: Duration, kills: u32) -> Duration {
 }
 
 /// A kill counts if this process had completed a checkpoint, or recovery had something to do.
-fn counts(past: &Past) -> bool {
+pub(crate) fn counts(past: &Past) -> bool {
     past.trace.count("checkpoint") > 0 || past.trace.recovery_worked()
 }
 
 /// Kafka's own tool finds nothing open, 5 s after the end.
-fn nothing_open(ground: &Ground, prefix: &str) -> Outcome {
+pub(crate) fn nothing_open(ground: &Ground, prefix: &str) -> Outcome {
     std::thread::sleep(Duration::from_secs(5));
     // The newest tool asks older brokers too.
     let mut listed = Tools::new("4.4.0", ground.bootstrap())?.transactions(prefix)?;

@@ -9,6 +9,7 @@ use super::{
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
+    told::{Prepared, Told},
 };
 use crate::{
     checkpoint::{
@@ -88,6 +89,7 @@ struct Running<'a> {
     listed: Vec<ListedCommittable>,
     background: FuturesUnordered<Background<Event>>,
     summary: Summary,
+    told: Told,
     clock: Clock,
     next_checkpoint: Moment,
     started: Moment,
@@ -152,6 +154,7 @@ impl<'a> Running<'a> {
                 aborted: report.aborted.len() as u64,
                 ..Summary::default()
             },
+            told: Told::new(clock),
             clock,
             next_checkpoint: now.after(job.checkpoint_interval),
             started: now,
@@ -353,9 +356,10 @@ impl<'a> Running<'a> {
         self.job.steps.note(Note::Prepare);
         let began = self.clock.now();
         let committable = self.writer.prepare_commit(id).await?;
+        let prepared = self.clock.now();
         self.lines.clear();
         if committable.is_some() {
-            self.job.steps.note(Note::Took(Part::Prepare, self.clock.now().since(began)));
+            self.job.steps.note(Note::Took(Part::Prepare, prepared.since(began)));
             self.job.steps.step(Step::Prepared);
         }
         let mut listed = self.listed.clone();
@@ -376,8 +380,10 @@ impl<'a> Running<'a> {
         if same {
             return Ok(false);
         }
+        self.told.prepared(self.job, id, Prepared { began, prepared }, committable.as_ref());
         let next = Checkpoint { id, committables: listed, writers, ..self.checkpoint.clone() };
         self.write_checkpoint(next.with_input(&position), position).await?;
+        self.told.durable(self.job, id);
         let Some(committable) = committable else { return Ok(false) };
         if self.job.stop_after == Some(StopAfter::Durable) {
             self.leave_open(&committable).await?;
@@ -385,6 +391,7 @@ impl<'a> Running<'a> {
         }
         self.listed
             .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
+        self.told.committing(id, &committable);
         self.begin_commit(committable);
         Ok(false)
     }
@@ -473,6 +480,7 @@ impl<'a> Running<'a> {
             }
         };
         self.writer.decided(&committed.committable, resumed);
+        self.told.committed(self.job, &committed.committable.transactional_id);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
             listed.status = CommitStatus::Decided(Decision::Commit);
         }
@@ -500,6 +508,7 @@ impl<'a> Running<'a> {
             }
             Ok(_) => {
                 self.writer.settled(&committable.transactional_id);
+                self.told.settled(self.job, &committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging).await,
@@ -510,6 +519,7 @@ impl<'a> Running<'a> {
             Err(e @ SettleError::Denied { .. }) => {
                 tracing::warn!(transactional_id = %committable.transactional_id, "{e}; its id is not used again");
                 self.writer.avoid(&committable.transactional_id);
+                self.told.forget(&committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
         }
@@ -526,6 +536,7 @@ impl<'a> Running<'a> {
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
     async fn hangs(&mut self, hanging: CommittedButHanging) {
         self.writer.retire(hanging.clone());
+        self.told.forget(&hanging.transactional_id);
         match self.job.on_hanging {
             OnHanging::Report => self.report_hanging(&hanging).await,
             OnHanging::Repair => {
