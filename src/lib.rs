@@ -13,6 +13,7 @@ pub mod net;
 pub mod proto;
 pub mod record;
 pub mod sink;
+pub mod source;
 pub mod wire;
 
 // The examples of the readme are compiled with the documentation's.

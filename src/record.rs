@@ -1,6 +1,10 @@
 //! Records as the user holds them: borrowed when they go in, cheap slices when they come out.
 
+mod encoded;
+
 use bytes::Bytes;
+
+pub use encoded::RecordError;
 
 /// A record to be written. Everything is borrowed; nothing is allocated to build one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,9 +28,9 @@ pub struct HeaderRef<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A record that was read.
+/// A record that was read, and its offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct StoredRecord {
     /// Its offset in the partition.
     pub offset: i64,
     /// Milliseconds since the Unix epoch; the broker's append time where the batch says so; -1 when absent.
@@ -46,6 +50,23 @@ pub struct Header {
     pub key: Bytes,
     /// The value, or null.
     pub value: Option<Bytes>,
+}
+
+/// A record on its way through a pipeline: it owns its parts, and cheaply, for they are slices.
+///
+/// It has no topic and no offset: where it comes from is the source's business, and where it goes the sink's.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Record {
+    /// The partition that it is for, or comes from; `None` leaves it to the partitioner.
+    pub partition: Option<i32>,
+    /// The key, or null.
+    pub key: Option<Bytes>,
+    /// The value, or null.
+    pub value: Option<Bytes>,
+    /// Headers with their values or null, in order; keys may repeat.
+    pub headers: Vec<(Bytes, Option<Bytes>)>,
+    /// Milliseconds since the Unix epoch; `None` lets the writer stamp the time at which it takes the record.
+    pub timestamp: Option<i64>,
 }
 
 /// How a record batch is compressed (`compression.type`).
@@ -73,29 +94,49 @@ impl<'a> RecordRef<'a> {
     }
 }
 
-/// A record to be written that owns its parts, for where a borrowed one can't be held.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OwnedRecord {
-    /// The key, or null.
-    pub key: Option<Bytes>,
-    /// The value, or null.
-    pub value: Option<Bytes>,
-    /// Headers, in order; keys may repeat.
-    pub headers: Vec<Header>,
-    /// Milliseconds since the Unix epoch; `None` lets the writer stamp the time at which it takes the record.
-    pub timestamp: Option<i64>,
-}
+impl Record {
+    /// A record with a value and nothing else.
+    #[must_use]
+    pub fn value(value: impl Into<Bytes>) -> Self {
+        Self { value: Some(value.into()), ..Self::default() }
+    }
 
-impl OwnedRecord {
-    /// Hands `body` the record as a borrowed one.
-    pub fn with_ref<R>(&self, body: impl FnOnce(RecordRef<'_>) -> R) -> R {
-        let headers: Vec<HeaderRef<'_>> =
-            self.headers.iter().map(|h| HeaderRef { key: &h.key, value: h.value.as_deref() }).collect();
-        body(RecordRef {
+    /// The same record with a key.
+    #[must_use]
+    pub fn with_key(self, key: impl Into<Bytes>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// The record as a borrowed one. `headers` is scratch: one vector serves any number of records.
+    ///
+    /// ```
+    /// use kafka_2pc::record::Record;
+    ///
+    /// let records = [Record::value("4 planes"), Record::value("5 planes").with_key("LEZL")];
+    /// let mut headers = Vec::new();
+    /// for record in &records {
+    ///     assert_eq!(record.as_ref(&mut headers).value, record.value.as_deref());
+    /// }
+    /// ```
+    pub fn as_ref<'s, 'a: 's>(&'a self, headers: &'s mut Vec<HeaderRef<'a>>) -> RecordRef<'s> {
+        headers.clear();
+        headers.extend(self.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }));
+        RecordRef {
             key: self.key.as_deref(),
             value: self.value.as_deref(),
-            headers: &headers,
+            headers,
             timestamp: self.timestamp,
-        })
+        }
+    }
+
+    /// Bytes in memory that it is counted for, where a bound is kept: its parts, and a little for itself.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let bytes = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
+        let headers = self
+            .headers
+            .iter()
+            .map(|(key, value)| key.len() + bytes(value) + size_of::<(Bytes, Option<Bytes>)>());
+        size_of::<Self>() + bytes(&self.key) + bytes(&self.value) + headers.sum::<usize>()
     }
 }

@@ -10,15 +10,15 @@ use futures::{SinkExt, StreamExt, stream};
 use kafka_2pc::{
     broker::{Api, Profile, Reaction},
     client::{Outgoing, SendError, Topic},
-    record::{Header, OwnedRecord, RecordRef},
+    record::{Record, RecordRef},
     sink::{Share, Sink, SinkConfig, SinkState, WriteError},
 };
 use kit::{Bench, both, within};
 
 fn outgoing(topic: &Topic, value: String) -> Outgoing {
-    let header = Header { key: Bytes::from_static(b"h"), value: None };
-    let record = OwnedRecord { value: Some(value.into()), headers: vec![header], ..OwnedRecord::default() };
-    Outgoing { topic: topic.clone(), partition: Some(0), record }
+    let headers = vec![(Bytes::from_static(b"h"), None)];
+    let record = Record { partition: Some(0), headers, ..Record::value(value) };
+    Outgoing { topic: topic.clone(), record }
 }
 
 #[tokio::test]

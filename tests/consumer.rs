@@ -8,9 +8,10 @@ use kafka_2pc::broker::Api;
 use kafka_2pc::{
     broker::{Broker, BrokerConfig, Fault, Reaction},
     client::{
-        Client, ClientConfig, Consumer, ConsumerError, Isolation, OutOfRangePolicy, Start, Transaction,
+        Client, ClientConfig, Consumer, ConsumerError, Isolation, OffsetAt, OutOfRangePolicy, Start,
+        Transaction,
     },
-    ids::{TopicPartition, TransactionalId},
+    ids::{TopicId, TopicPartition, TransactionalId},
     record::{Compression, RecordRef},
 };
 
@@ -244,4 +245,123 @@ async fn a_topic_that_was_created_anew_is_not_read_on() -> Outcome {
     consumer.assign([(place(0), Start::Beginning)]);
     assert_eq!(values(&mut consumer, 2).await?, ["new", "new"], "assigned anew, it is another topic");
     Ok(())
+}
+
+#[tokio::test]
+async fn an_advance_tells_of_a_position_that_moved_over_nothing_to_hand_out() -> Outcome {
+    let (broker, client) = started(1).await?;
+    broker.create_topic("t", 1)?;
+    write(&client, "a", 0, &["one"]).await?.commit().await?;
+    write(&client, "b", 0, &["no", "no"]).await?.abort().await?;
+    settled(&client).await?;
+    let mut consumer = client.consumer().build();
+    consumer.assign([(place(0), Start::Beginning)]);
+    let end = consumer.end_offsets(Isolation::Committed).await?[&place(0)];
+    let mut records = 0;
+    while consumer.position(&place(0)) != Some(end) {
+        records += tokio::time::timeout(SOON, consumer.advance()).await??.len();
+    }
+    assert_eq!((records, end), (1, 5));
+    let more = tokio::time::timeout(Duration::from_millis(50), consumer.advance()).await;
+    assert!(more.is_err(), "nothing moves at the end");
+    Ok(())
+}
+
+#[tokio::test]
+async fn partitions_come_and_go_while_others_are_read() -> Outcome {
+    let (broker, client) = started(1).await?;
+    broker.create_topic("t", 2)?;
+    write(&client, "a", 0, &["0", "1"]).await?.commit().await?;
+    let mut consumer = client.consumer().build();
+    consumer.add(place(0), Start::Beginning, TopicId::UNKNOWN);
+    assert_eq!(values(&mut consumer, 2).await?, ["0", "1"]);
+    write(&client, "b", 1, &["2", "3"]).await?.commit().await?;
+    consumer.add(place(1), Start::Offset(1), TopicId::UNKNOWN);
+    assert_eq!(values(&mut consumer, 1).await?, ["3"]);
+    assert_eq!(consumer.assignment(), [place(0), place(1)]);
+    consumer.add(place(1), Start::Beginning, TopicId::UNKNOWN);
+    assert_eq!(values(&mut consumer, 2).await?, ["2", "3"], "added again, it is read elsewhere");
+    assert_eq!(consumer.assignment().len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_partition_of_another_topic_id_than_the_one_asked_for_is_not_read() -> Outcome {
+    let (broker, client) = started(1).await?;
+    let id = broker.create_topic("t", 1)?;
+    write(&client, "a", 0, &["0"]).await?.commit().await?;
+    let mut consumer = client.consumer().build();
+    consumer.add(place(0), Start::Beginning, id);
+    assert_eq!(values(&mut consumer, 1).await?, ["0"]);
+    assert_eq!(consumer.topic_id(&place(0)), id);
+    let other = TopicId([7; 16]);
+    consumer.add(place(0), Start::Beginning, other);
+    let error = consumer.next_batch().await.unwrap_err();
+    assert!(
+        matches!(&error, ConsumerError::Recreated { expected, found, .. } if (*expected, *found) == (other, id)),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_leader_epoch_of_what_was_read_is_told() -> Outcome {
+    let (broker, client) = started(2).await?;
+    broker.create_topic("t", 1)?;
+    write(&client, "a", 0, &["0"]).await?.commit().await?;
+    let mut consumer = client.consumer().build();
+    consumer.assign([(place(0), Start::Beginning)]);
+    assert_eq!(consumer.leader_epoch(&place(0)), None);
+    assert_eq!(values(&mut consumer, 1).await?, ["0"]);
+    let before = consumer.leader_epoch(&place(0)).ok_or("no epoch")?;
+    broker.stop_node(broker.leader(&place(0)).ok_or("no leader")?).await?;
+    write(&client, "b", 0, &["1"]).await?.commit().await?;
+    assert_eq!(values(&mut consumer, 1).await?, ["1"]);
+    assert_eq!(consumer.leader_epoch(&place(0)), Some(before + 1));
+    consumer.seek(&place(0), Start::Beginning);
+    assert_eq!(consumer.leader_epoch(&place(0)), None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn offsets_are_found_by_time() -> Outcome {
+    let (broker, client) = started(1).await?;
+    broker.create_topic("t", 2)?;
+    let topic = client.topic("t").await?;
+    let producer = client.transactional_producer(TransactionalId::new("a")).init().await?;
+    let mut transaction = producer.begin();
+    for timestamp in [1000, 2000, 3000] {
+        let record = RecordRef { timestamp: Some(timestamp), ..RecordRef::value(b"v") };
+        transaction.send(&topic, Some(0), record).await?;
+    }
+    transaction.commit().await?;
+    settled(&client).await?;
+    for (at, wanted) in [
+        (OffsetAt::Timestamp(0), Some(0)),
+        (OffsetAt::Timestamp(1001), Some(1)),
+        (OffsetAt::Timestamp(3000), Some(2)),
+        (OffsetAt::Timestamp(3001), None),
+        (OffsetAt::Latest, Some(4)),
+        (OffsetAt::Earliest, Some(0)),
+    ] {
+        let found = client.list_offsets(Isolation::Committed, [(place(0), at)]).await?;
+        assert_eq!(found[&place(0)], wanted, "{at:?}");
+    }
+    let both = [(place(0), OffsetAt::Latest), (place(1), OffsetAt::Latest)];
+    assert_eq!(client.list_offsets(Isolation::Committed, both).await?[&place(1)], Some(0));
+    Ok(())
+}
+
+#[test]
+fn the_values_of_auto_offset_reset_are_known() {
+    for (text, policy) in [
+        ("none", OutOfRangePolicy::Error),
+        ("fail", OutOfRangePolicy::Error),
+        ("earliest", OutOfRangePolicy::Earliest),
+        (" latest", OutOfRangePolicy::Latest),
+    ] {
+        assert_eq!(text.parse(), Ok(policy));
+    }
+    let error = "newest".parse::<OutOfRangePolicy>().unwrap_err();
+    assert_eq!(error.to_string(), "auto.offset.reset: \"newest\" is not none, earliest or latest");
 }

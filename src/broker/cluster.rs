@@ -93,6 +93,16 @@ impl Cluster {
         self.topics.insert(name, topic);
     }
 
+    /// Gives a topic the partitions of `assignment` that it does not have yet; false when there is no such topic.
+    pub(crate) fn grow(&mut self, name: &str, assignment: Vec<Vec<i32>>) -> bool {
+        let nodes = self.nodes.clone();
+        let is_up = |n: i32| nodes.get(&n).is_some_and(|n| n.up);
+        let Some(topic) = self.topics.named_mut(name) else { return false };
+        let more = assignment.into_iter().skip(topic.partitions.len());
+        topic.partitions.extend(more.map(|replicas| Partition::new(replicas, is_up)));
+        true
+    }
+
     /// The partition, when `node` leads it.
     ///
     /// # Errors

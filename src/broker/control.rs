@@ -103,6 +103,17 @@ impl Broker {
         Ok(cluster.topics.named(&topic).map_or(TopicId::UNKNOWN, |t| t.id))
     }
 
+    /// Adds partitions to a topic until it has `partitions` of them, as CreatePartitions does; a topic that has as many
+    /// already stays as it is. False when there is no such topic.
+    pub fn add_partitions(&self, name: &str, partitions: i32) -> bool {
+        let mut cluster = self.shared.cluster();
+        let assignment = cluster.spread(partitions, self.shared.config.replication());
+        let grown = cluster.grow(name, assignment);
+        drop(cluster);
+        self.shared.announce();
+        grown
+    }
+
     /// Deletes a topic with everything in it, at once; false when there is none.
     pub fn delete_topic(&self, name: &str) -> bool {
         let gone = self.shared.cluster().topics.remove(name).is_some();

@@ -1,259 +1,347 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
 
 use super::*;
-use crate::{
-    checkpoint::{CommitStatus, InputPosition, ListedCommittable},
-    ids::{Identity, TransactionalId},
-    proto::{
-        naming::{IdPrefix, Naming, Ownership},
-        pool::Pool,
-        resume::Decision,
-    },
+use crate::checkpoint::{
+    INLINE_STATE_BYTES, StateHandle,
+    files::Change,
+    suite_tests::{Place, binding, checkpoint, committable, retained, suite},
 };
 
 /// A directory of its own, removed at the end.
-struct Scratch(PathBuf);
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let unique =
-            format!("kafka-2pc-store-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self(std::env::temp_dir().join(unique))
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.0.path().join("state")
     }
 
     fn open(&self) -> Result<DirectoryStore, StoreError> {
-        DirectoryStore::open(&self.0, binding())
+        DirectoryStore::open(self.dir(), binding())
     }
 
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = files(&self.0).unwrap().iter().map(|p| name(p).to_owned()).collect();
+    fn open_on(&self, disk: Disk) -> Result<DirectoryStore, StoreError> {
+        DirectoryStore::open_on(disk, self.dir(), binding())
+    }
+}
+
+impl Place for Scratch {
+    async fn open(&self, binding: Binding) -> Result<Box<dyn JobStore>, StoreError> {
+        Ok(Box::new(DirectoryStore::open(self.dir(), binding)?))
+    }
+
+    async fn open_retaining(&self, checkpoints: usize) -> Box<dyn JobStore> {
+        Box::new(self.open().unwrap().num_retained(retained(checkpoints)))
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let below = |prefix: &str, dir: &Path| -> Vec<_> {
+            files(dir).unwrap().iter().map(|path| format!("{prefix}{}", name(path))).collect()
+        };
+        let mut names = below("", &self.dir());
+        names.extend(below("committables/", &committables_dir(&self.dir())));
+        names.extend(below("states/", &states_dir(&self.dir())));
         names.sort();
         names
     }
 
-    fn committables(&self) -> usize {
-        files(&committables_dir(&self.0)).unwrap().len()
+    async fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.dir().join(name)).unwrap()
+    }
+
+    async fn overwrite(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir().join(name), bytes).unwrap();
+    }
+
+    async fn remove(&self, name: &str) {
+        fs::remove_file(self.dir().join(name)).unwrap();
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+mod suite {
+    use super::*;
+    suite!(Scratch::new());
+}
+
+fn write(store: &mut DirectoryStore, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    store.write_checkpoint(checkpoint, &mut |_| {})
+}
+
+fn id(store: &DirectoryStore) -> Option<u64> {
+    store.newest().unwrap().map(|checkpoint| checkpoint.id)
+}
+
+/// A disk that asks about every change.
+fn asking(before: impl Fn(Change, &Path) -> io::Result<()> + Send + Sync + 'static) -> Disk {
+    Disk { before: Some(Arc::new(before)) }
+}
+
+/// A disk that makes `changes`, and none after: the process dies there.
+fn dying_after(changes: usize) -> (Disk, Arc<AtomicUsize>) {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let (left, count) = (AtomicUsize::new(changes), Arc::clone(&refused));
+    let disk = asking(move |_, _| {
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                count.fetch_add(1, Ordering::Relaxed);
+                Err(io::Error::other("dead"))
+            }
+        }
+    });
+    (disk, refused)
+}
+
+/// What a job does: state, a prepared transaction, and a checkpoint with both, again and again. The number of the
+/// last checkpoint that it knows to be durable.
+async fn work(
+    store: Result<DirectoryStore, StoreError>,
+    ids: std::ops::Range<u64>,
+) -> (u64, Option<StoreError>) {
+    let mut durable = ids.start - 1;
+    let all = async || {
+        let mut store = store?;
+        for id in ids {
+            let states = store.states();
+            let handle = states.put("x", Bytes::from(vec![7; INLINE_STATE_BYTES + 1])).await?;
+            let transaction = committable("job-0-0", i16::try_from(id).unwrap());
+            store.keep_committable(&transaction)?;
+            let declined = states.put("x", Bytes::from(vec![8; INLINE_STATE_BYTES + 1])).await?;
+            states.discard(&declined).await?;
+            write(&mut store, &checkpoint(id, &[transaction], &[&handle]))?;
+            durable = id;
+        }
+        Ok(())
+    };
+    let error = all().await.err();
+    (durable, error)
+}
+
+/// Everything is there that the newest checkpoint needs, and nothing else once another one is written.
+async fn sound(scratch: &Scratch, durable: u64) {
+    let mut store = scratch.open().unwrap();
+    let newest = store.newest().unwrap();
+    let found = newest.as_ref().map_or(0, |checkpoint| checkpoint.id);
+    assert!(found == durable || found == durable + 1, "{found} after {durable}");
+    let handles: Vec<StateHandle> = newest
+        .iter()
+        .flat_map(|checkpoint| &checkpoint.operator("count").unwrap().subtasks)
+        .cloned()
+        .collect();
+    for handle in &handles {
+        assert_eq!(store.states().get(handle).await.unwrap(), vec![7; INLINE_STATE_BYTES + 1]);
+    }
+    for unlisted in store.unlisted_files().unwrap() {
+        assert_eq!(unlisted.committable.identity.epoch.0, i16::try_from(found + 1).unwrap());
+        store.forget_committable(&unlisted.committable).unwrap();
+    }
+    for id in found + 1..found + 4 {
+        write(&mut store, &checkpoint(id, &[], &[])).unwrap();
+    }
+    let names = scratch.names().await;
+    let rest = names.iter().filter(|name| name.contains('/') || name.contains("tmp"));
+    assert_eq!(rest.count(), 0, "{names:?}");
+}
+
+#[tokio::test]
+async fn killed_between_any_two_changes_of_files_nothing_is_lost_and_nothing_is_left() {
+    for changes in 0.. {
+        let scratch = Scratch::new();
+        let before = work(scratch.open(), 1..3).await;
+        assert!(before.1.is_none(), "{before:?}");
+        let (disk, refused) = dying_after(changes);
+        let (durable, error) = work(scratch.open_on(disk), 3..5).await;
+        sound(&scratch, durable).await;
+        if refused.load(Ordering::Relaxed) == 0 {
+            assert!(error.is_none() && durable == 4 && changes > 60, "{error:?}, {changes} changes");
+            return;
+        }
     }
 }
 
-fn binding() -> Binding {
-    let some = |text: &str| Some(text.into());
-    Binding {
-        job_id: some("job"),
-        cluster_id: some("cluster"),
-        topic: some("topic"),
-        source: some("in.ndjson"),
+#[tokio::test]
+async fn killed_during_the_very_first_checkpoint_a_job_begins_anew() {
+    for changes in 0.. {
+        let scratch = Scratch::new();
+        let (disk, refused) = dying_after(changes);
+        let (durable, _) = work(scratch.open_on(disk), 1..2).await;
+        sound(&scratch, durable).await;
+        if refused.load(Ordering::Relaxed) == 0 {
+            return;
+        }
     }
 }
 
-fn committable(id: &str, epoch: i16) -> Committable {
-    Committable {
-        transactional_id: TransactionalId::new(id),
-        identity: Identity::new(7, epoch),
-        end_txn_version: Some(5),
-        start_ms: Some(1),
-        timeout_ms: Some(60_000),
-        deadline_ms: Some(60_001),
-        cluster_id: Some("cluster".into()),
-        partitions: vec![],
+#[tokio::test]
+async fn a_device_that_is_full_at_any_change_loses_nothing_and_the_job_can_go_on() {
+    for full in 0.. {
+        let scratch = Scratch::new();
+        work(scratch.open(), 1..3).await;
+        let passed = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&passed);
+        let disk = asking(move |change, _| {
+            let takes_space =
+                matches!(change, Change::Create | Change::Write | Change::Sync | Change::MakeDir);
+            if takes_space && count.fetch_add(1, Ordering::Relaxed) == full {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            Ok(())
+        });
+        let (durable, error) = work(scratch.open_on(disk.clone()), 3..5).await;
+        if passed.load(Ordering::Relaxed) <= full {
+            assert!(error.is_none() && full > 30, "{error:?}, {full} changes");
+            return;
+        }
+        // A full device while the owner's epoch is written down is no reason to stop.
+        assert!(error.is_none() || matches!(error, Some(StoreError::Full { .. })), "{error:?}");
+        let (again, error) = work(scratch.open_on(disk), durable + 1..6).await;
+        assert!(error.is_none() && again == 5, "{error:?}");
+        sound(&scratch, 5).await;
     }
 }
 
-fn checkpoint(id: u64, committables: Vec<Committable>) -> Checkpoint {
-    let listed = |committable| ListedCommittable { committable, status: CommitStatus::Pending };
-    let mut input =
-        InputPosition { source: "in.ndjson".into(), bytes: 100 * id, lines: id, ..Default::default() };
-    input.hash.update(&vec![b'x'; usize::try_from(100 * id).unwrap()]);
-    let pool = Pool::new(Naming::Pooled, IdPrefix::new("job").unwrap(), Ownership::new(0, 1).unwrap(), 4);
-    Checkpoint {
-        id,
-        job_id: "job".into(),
-        cluster_id: "cluster".into(),
-        topic: "topic".into(),
-        input,
-        committables: committables.into_iter().map(listed).collect(),
-        writers: vec![pool.state_to_keep()],
+#[tokio::test]
+async fn what_could_not_be_removed_is_removed_after_the_next_checkpoint() {
+    let scratch = Scratch::new();
+    let failing = Arc::new(AtomicUsize::new(0));
+    let stuck = Arc::clone(&failing);
+    let disk = asking(move |change, _| {
+        if change == Change::Remove && stuck.load(Ordering::Relaxed) > 0 {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
+        Ok(())
+    });
+    let mut store = scratch.open_on(disk).unwrap();
+    failing.store(1, Ordering::Relaxed);
+    for id in 1..5 {
+        let state = store.states().put("x", Bytes::from(vec![7; 20_000])).await.unwrap();
+        let transaction = committable("job-0-0", i16::try_from(id).unwrap());
+        write(&mut store, &checkpoint(id, &[transaction], &[&state])).unwrap();
     }
-}
-
-fn write(store: &mut DirectoryStore, checkpoint: &Checkpoint) {
-    store.write(checkpoint, &mut |_| {}).unwrap();
+    let count = |names: Vec<String>, what: &str| names.iter().filter(|name| name.starts_with(what)).count();
+    for what in ["checkpoint-", "states/", "committables/"] {
+        assert_eq!(count(scratch.names().await, what), 4, "{what}");
+    }
+    failing.store(0, Ordering::Relaxed);
+    write(&mut store, &checkpoint(5, &[], &[])).unwrap();
+    for (what, left) in [("checkpoint-", 2), ("states/", 1), ("committables/", 0)] {
+        assert_eq!(count(scratch.names().await, what), left, "{what}");
+    }
 }
 
 #[test]
-fn the_newest_checkpoint_comes_back_and_two_are_kept() {
+fn a_file_has_its_name_only_when_it_is_synced_and_nothing_goes_before_the_name_is() {
     let scratch = Scratch::new();
-    let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), None);
-    let mut last = checkpoint(1, vec![committable("job-0-0", 1)]);
-    last.committables[0].status = CommitStatus::Decided(Decision::Commit);
-    write(&mut store, &last);
-    for id in 2..6 {
-        last = checkpoint(id, vec![committable("job-0-0", i16::try_from(id).unwrap())]);
-        write(&mut store, &last);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&log);
+    let disk = asking(move |change, path: &Path| {
+        seen.lock().unwrap().push((change, name(path).to_owned()));
+        Ok(())
+    });
+    let mut store = scratch.open_on(disk).unwrap();
+    for id in 1..3 {
+        write(&mut store, &checkpoint(id, &[], &[])).unwrap();
     }
-    drop(store);
-    let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), Some(last));
-    let kept: Vec<_> = scratch.names().into_iter().filter(|n| n.starts_with(CHECKPOINT)).collect();
-    assert_eq!(kept, ["checkpoint-00000000000000000004", "checkpoint-00000000000000000005"]);
-    assert_eq!(scratch.committables(), 1);
-}
-
-#[test]
-fn a_second_owner_is_refused_until_the_first_is_gone() {
-    let scratch = Scratch::new();
-    let first = scratch.open().unwrap();
-    let error = scratch.open().unwrap_err();
-    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
-    assert!(error.to_string().contains("in use by another process"));
-    drop(first);
-    scratch.open().unwrap();
+    log.lock().unwrap().clear();
+    write(&mut store, &checkpoint(3, &[], &[])).unwrap();
+    let (third, temporary) = (checkpoint_name(3), format!("{}.tmp", checkpoint_name(3)));
+    let expected = [
+        (Change::Create, &temporary),
+        (Change::Write, &temporary),
+        (Change::Write, &temporary),
+        (Change::Sync, &temporary),
+        (Change::Rename, &third),
+        (Change::SyncDir, &"state".to_owned()),
+        (Change::Remove, &checkpoint_name(1)),
+    ];
+    assert_eq!(*log.lock().unwrap(), expected.map(|(change, name)| (change, name.clone())));
 }
 
 #[test]
 fn killed_at_any_byte_the_checkpoint_before_is_whole() {
     let scratch = Scratch::new();
-    let before = checkpoint(1, vec![committable("job-0-0", 1)]);
-    write(&mut scratch.open().unwrap(), &before);
-    let bytes = checkpoint(2, vec![committable("job-0-1", 1)]).to_bytes();
-    let temporary = scratch.0.join("checkpoint-00000000000000000002.tmp");
+    write(&mut scratch.open().unwrap(), &checkpoint(1, &[committable("job-0-0", 1)], &[])).unwrap();
+    let bytes = checkpoint(2, &[committable("job-0-1", 1)], &[]).to_bytes();
+    let temporary = scratch.dir().join(format!("{}.tmp", checkpoint_name(2)));
     for end in 0..=bytes.len() {
         fs::write(&temporary, &bytes[..end]).unwrap();
-        let mut store = scratch.open().unwrap();
-        assert_eq!(store.load().unwrap().as_ref(), Some(&before), "byte {end}");
+        let store = scratch.open().unwrap();
+        assert_eq!(id(&store), Some(1), "byte {end}");
         assert!(!temporary.exists(), "byte {end}");
     }
 }
 
 #[test]
-fn observers_see_half_a_checkpoint_and_then_a_durable_one() {
+fn a_committable_has_its_file_before_its_checkpoint_is_durable() {
     let scratch = Scratch::new();
     let mut store = scratch.open().unwrap();
-    let dir = scratch.0.clone();
+    let dir = scratch.dir();
     let mut seen = Vec::new();
-    let next = checkpoint(1, vec![committable("job-0-0", 1)]);
-    store
-        .write(&next, &mut |point| {
-            // The committable's own file is there before its checkpoint is.
-            let committables = files(&committables_dir(&dir)).unwrap().len();
-            seen.push((point.name(), read_newest(&dir).unwrap().is_some(), committables));
-        })
-        .unwrap();
+    let mut observer = |point: StorePoint| {
+        let committables = files(&committables_dir(&dir)).unwrap().len();
+        seen.push((point.name(), read_newest(&dir).unwrap().is_some(), committables));
+    };
+    store.write_checkpoint(&checkpoint(1, &[committable("job-0-0", 1)], &[]), &mut observer).unwrap();
     assert_eq!(seen, [("store-half", false, 1), ("durable", true, 1)]);
 }
 
 #[test]
-fn a_process_that_dies_half_way_leaves_the_checkpoint_before() {
+fn a_directory_that_could_not_be_synced_is_told_and_its_checkpoint_is_not_written_twice() {
     let scratch = Scratch::new();
-    let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(1, vec![]));
-    let dies = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        store.write(&checkpoint(2, vec![committable("job-0-1", 1)]), &mut |point| {
-            assert_ne!(point, StorePoint::Half, "dies here");
-        })
-    }));
-    assert!(dies.is_err());
-    drop(store);
-    let mut store = scratch.open().unwrap();
-    assert_eq!(store.load().unwrap(), Some(checkpoint(1, vec![])));
-    // Its committable is recognised as prepared and never durable.
-    let unlisted = store.unlisted().unwrap();
-    assert_eq!(unlisted.len(), 1);
-    assert_eq!(unlisted[0].committable, committable("job-0-1", 1));
-    store.forget_committable(&unlisted[0].committable).unwrap();
-    assert_eq!(store.unlisted().unwrap(), []);
-    write(&mut store, &checkpoint(2, vec![]));
+    let disk = asking(|change, path: &Path| match change {
+        Change::SyncDir if path.join(checkpoint_name(2)).exists() => Err(io::Error::other("broken")),
+        _ => Ok(()),
+    });
+    let mut store = scratch.open_on(disk).unwrap();
+    write(&mut store, &checkpoint(1, &[], &[])).unwrap();
+    let mut seen = Vec::new();
+    let error = store.write_checkpoint(&checkpoint(2, &[], &[]), &mut |point| seen.push(point)).unwrap_err();
+    assert!(matches!(error, StoreError::NotSynced { .. }), "{error}");
+    assert_eq!(seen, [StorePoint::Half]);
+    let again = write(&mut store, &checkpoint(2, &[], &[])).unwrap_err();
+    assert!(matches!(again, StoreError::OutOfOrder { newest: 2, .. }), "{again}");
 }
 
 #[test]
-fn state_of_something_else_is_refused_and_says_why() {
+fn an_owner_whose_lock_did_not_hold_is_stopped_by_the_epoch() {
     let scratch = Scratch::new();
-    write(&mut scratch.open().unwrap(), &checkpoint(1, vec![]));
-    let other = |change: fn(&mut Binding)| {
-        let mut binding = binding();
-        change(&mut binding);
-        DirectoryStore::open(&scratch.0, binding).unwrap_err().to_string()
-    };
-    assert!(other(|b| b.job_id = Some("x".into())).contains("belongs to the job `job`, not to `x`"));
-    assert!(other(|b| b.cluster_id = Some("x".into())).contains("cluster `cluster`"));
-    assert!(other(|b| b.topic = Some("x".into())).contains("topic `topic`"));
-    assert!(other(|b| b.source = Some("x".into())).contains("input `in.ndjson`"));
-    DirectoryStore::open(&scratch.0, Binding::default()).unwrap();
-    let error = scratch
-        .open()
-        .unwrap()
-        .write(&Checkpoint { topic: "x".into(), ..checkpoint(2, vec![]) }, &mut |_| {});
-    assert!(matches!(error, Err(StoreError::Foreign { what: "topic", .. })));
+    let mut first = scratch.open().unwrap();
+    write(&mut first, &checkpoint(1, &[], &[])).unwrap();
+    // As on a file system without working locks: somebody else can take the lock.
+    fs::remove_file(scratch.dir().join("lock")).unwrap();
+    let mut second = scratch.open().unwrap();
+    let error = write(&mut first, &checkpoint(2, &[], &[])).unwrap_err();
+    assert!(matches!(error, StoreError::Fenced { epoch: 1, by: 2, .. }), "{error}");
+    assert!(error.to_string().contains("this job must stop"), "{error}");
+    write(&mut second, &checkpoint(2, &[], &[])).unwrap();
+    assert_eq!(second.newest().unwrap().unwrap().owner_epoch, 2);
 }
 
 #[test]
-fn a_newer_release_s_state_is_refused() {
+fn state_of_the_first_release_is_taken_over() {
     let scratch = Scratch::new();
-    write(&mut scratch.open().unwrap(), &checkpoint(1, vec![]));
-    let seal = crate::proto::sealed::Seal { what: "checkpoint", magic: *b"K2PK", newest: 9 };
-    let path = scratch.0.join("checkpoint-00000000000000000002");
-    fs::write(path, seal.seal(crate::proto::sealed::Fields::default())).unwrap();
+    write(&mut scratch.open().unwrap(), &checkpoint(1, &[], &[])).unwrap();
+    fs::remove_file(scratch.dir().join(OWNER)).unwrap();
+    fs::remove_dir(states_dir(&scratch.dir())).unwrap();
+    let store = scratch.open().unwrap();
+    assert_eq!((id(&store), store.owner_epoch()), (Some(1), 2));
+}
+
+#[test]
+fn a_damaged_owner_is_told() {
+    let scratch = Scratch::new();
+    drop(scratch.open().unwrap());
+    fs::write(scratch.dir().join(OWNER), b"K2POx").unwrap();
     let error = scratch.open().unwrap_err();
-    assert!(matches!(error, StoreError::Newer { .. }));
-    assert!(error.to_string().contains("format 9"), "{error}");
-}
-
-#[test]
-fn a_damaged_newest_checkpoint_is_an_error_and_never_replaced_by_an_older_one() {
-    let scratch = Scratch::new();
-    let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(1, vec![]));
-    write(&mut store, &checkpoint(2, vec![]));
-    drop(store);
-    let path = scratch.0.join("checkpoint-00000000000000000002");
-    let whole = fs::read(&path).unwrap();
-    let mut flipped = whole.clone();
-    flipped[whole.len() / 2] ^= 1;
-    for damaged in [&whole[..whole.len() - 1], &flipped, b"", b"something else"] {
-        fs::write(&path, damaged).unwrap();
-        let error = scratch.open().unwrap_err();
-        let StoreError::Damaged { older: Some(older), .. } = &error else { panic!("{error}") };
-        assert!(older.ends_with("checkpoint-00000000000000000001"));
-        let told = error.to_string();
-        assert!(told.contains("restore the file from a backup") && told.contains("a second time"), "{told}");
-    }
-    fs::write(&path, whole).unwrap();
-    assert_eq!(scratch.open().unwrap().load().unwrap(), Some(checkpoint(2, vec![])));
-}
-
-#[test]
-fn checkpoints_only_go_forward() {
-    let scratch = Scratch::new();
-    let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(5, vec![]));
-    for id in [4, 5] {
-        let error = store.write(&checkpoint(id, vec![]), &mut |_| {}).unwrap_err();
-        assert!(matches!(error, StoreError::OutOfOrder { newest: 5, .. }));
-    }
-}
-
-#[test]
-fn prepared_files_survive_checkpoints_that_do_not_list_them_yet() {
-    let scratch = Scratch::new();
-    let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(1, vec![committable("job-0-0", 1)]));
-    let early = committable("job-0-1", 1);
-    let path = store.keep_committable(&early).unwrap();
-    write(&mut store, &checkpoint(2, vec![]));
-    assert_eq!(scratch.committables(), 1);
-    assert_eq!(read_committable(&path).unwrap(), early);
-    write(&mut store, &checkpoint(3, vec![early.clone()]));
-    assert_eq!(store.keep_committable(&early).unwrap(), path);
-    write(&mut store, &checkpoint(4, vec![]));
-    assert_eq!(scratch.committables(), 0);
+    assert!(matches!(&error, StoreError::Damaged { path, .. } if path.ends_with(OWNER)), "{error}");
 }
 
 #[test]
@@ -265,39 +353,36 @@ fn names_of_committables_are_harmless_and_unique() {
     assert!(name("job-0-1").starts_with("job-0-1.") && name("job-0-1").ends_with(".7.3.committable"));
 }
 
-#[test]
-fn a_full_device_is_told_apart() {
-    let error = StoreError::io("f")(io::Error::from(io::ErrorKind::StorageFull));
-    assert!(matches!(error, StoreError::Full { .. }));
-    assert!(matches!(StoreError::io("f")(io::Error::other("x")), StoreError::Io { .. }));
-}
-
 #[cfg(unix)]
 #[test]
-fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
+fn a_device_that_refuses_every_byte_leaves_the_checkpoint_before() {
     let scratch = Scratch::new();
     let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(1, vec![]));
+    write(&mut store, &checkpoint(1, &[], &[])).unwrap();
     // `/dev/full` refuses every byte as a full device does.
-    std::os::unix::fs::symlink("/dev/full", scratch.0.join("checkpoint-00000000000000000002.tmp")).unwrap();
-    let error = store.write(&checkpoint(2, vec![]), &mut |_| {}).unwrap_err();
+    let temporary = scratch.dir().join(format!("{}.tmp", checkpoint_name(2)));
+    std::os::unix::fs::symlink("/dev/full", temporary).unwrap();
+    let error = write(&mut store, &checkpoint(2, &[], &[])).unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
-    assert_eq!(store.load().unwrap(), Some(checkpoint(1, vec![])));
-    write(&mut store, &checkpoint(2, vec![]));
-    assert_eq!(store.load().unwrap(), Some(checkpoint(2, vec![])));
+    assert_eq!(id(&store), Some(1));
+    write(&mut store, &checkpoint(2, &[], &[])).unwrap();
+    assert_eq!(id(&store), Some(2));
 }
 
 #[cfg(unix)]
-#[test]
-fn state_is_readable_by_its_owner_alone() {
+#[tokio::test]
+async fn state_is_readable_by_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
     let mut store = scratch.open().unwrap();
-    write(&mut store, &checkpoint(1, vec![committable("job-0-0", 1)]));
+    let handle = store.states().put("x", Bytes::from(vec![7; 20_000])).await.unwrap();
+    write(&mut store, &checkpoint(1, &[committable("job-0-0", 1)], &[&handle])).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&scratch.0), 0o700);
-    for path in files(&scratch.0).unwrap().into_iter().filter(|p| p.is_file()) {
-        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    let dirs = [scratch.dir(), committables_dir(&scratch.dir()), states_dir(&scratch.dir())];
+    for dir in dirs {
+        assert_eq!(mode(&dir), 0o700);
+        for path in files(&dir).unwrap().into_iter().filter(|p| p.is_file()) {
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
     }
-    assert_eq!(mode(&files(&committables_dir(&scratch.0)).unwrap()[0]), 0o600);
 }

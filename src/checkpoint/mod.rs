@@ -1,19 +1,37 @@
 //! Checkpoints: what a job keeps so that it can go on after any crash, and where it keeps it.
 //!
-//! The stores are synchronous files and bytes; [`pipeline`] is the job that uses them.
+//! [`CheckpointStore`] is what a store promises, and what users may implement; [`pipeline`] is a job that uses one.
 
+mod binding;
 mod directory;
-mod hash;
+mod directory_read;
+mod directory_states;
+mod error;
+mod files;
+mod handle;
+mod kept;
 mod memory;
+mod names;
+mod owner;
 pub mod pipeline;
+pub mod runner;
 mod state;
 pub mod step;
 mod store;
 
-pub use directory::{CommittableFile, DirectoryStore, read_committable, read_newest};
-pub use hash::InputHash;
+pub use binding::Binding;
+pub use directory::{CommittableFile, DirectoryStore};
+pub use directory_read::{read_committable, read_newest};
+pub use error::StoreError;
+pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use memory::MemoryStore;
-pub use state::{Checkpoint, InputPosition, ListedCommittable};
-pub use store::{Binding, CheckpointStore, JobStore, StoreError, StorePoint};
+pub use state::{Checkpoint, ListedCommittable};
+pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 
-pub use crate::proto::recovery::CommitStatus;
+pub use crate::{
+    proto::recovery::CommitStatus,
+    source::{InputHash, InputPosition},
+};
+
+#[cfg(test)]
+mod suite_tests;

@@ -1,9 +1,12 @@
 //! What every store of checkpoints promises.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use super::state::Checkpoint;
-use crate::proto::{committable::Committable, sealed::StateError};
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{error::StoreError, handle::StateHandle, state::Checkpoint};
+use crate::proto::committable::Committable;
 
 /// A place for the checkpoints of one job.
 ///
@@ -14,19 +17,67 @@ pub trait CheckpointStore: Send {
     ///
     /// # Errors
     /// [`StoreError`]; above all damage, which is never passed over for an older checkpoint.
-    fn load(&mut self) -> Result<Option<Checkpoint>, StoreError>;
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn load(&mut self) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>>;
 
-    /// Makes a checkpoint durable. When it returns, a power loss does not undo it. `observer` sees the points that
+    /// Makes a checkpoint durable. When it is done, a power loss does not undo it. `observer` sees the points that
     /// it passes.
     ///
     /// # Errors
     /// [`StoreError`]. The checkpoint before is then still the newest, except after
-    /// [`StoreError::NotSynced`], when either may be.
-    fn write(
-        &mut self,
-        checkpoint: &Checkpoint,
-        observer: &mut dyn FnMut(StorePoint),
-    ) -> Result<(), StoreError>;
+    /// [`StoreError::NotSynced`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
+    /// job must stop.
+    ///
+    /// # Cancel safety
+    /// Dropping the future is like a crash: either checkpoint may be the newest.
+    fn write<'a>(
+        &'a mut self,
+        checkpoint: &'a Checkpoint,
+        observer: &'a mut (dyn FnMut(StorePoint) + Send),
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Where large state goes, usable from many subtasks while checkpoints are written.
+    fn states(&self) -> Arc<dyn StateStore>;
+}
+
+/// A place for the state of subtasks, beside the checkpoints that name it.
+///
+/// A subtask puts its state first, and hands the handle to the checkpoint: when a checkpoint is durable, so is every
+/// state that it names.
+pub trait StateStore: Send + Sync {
+    /// Makes `bytes` durable. `name` is for people, and need not be unique: the store adds what makes it so. State of
+    /// at most [`INLINE_STATE_BYTES`](super::INLINE_STATE_BYTES) stays in the handle, and so in the checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing was kept then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was kept without a handle is removed later.
+    fn put(&self, name: &str, bytes: Bytes) -> BoxFuture<'_, Result<StateHandle, StoreError>>;
+
+    /// The bytes behind a handle, after a look at their length and checksum.
+    ///
+    /// # Errors
+    /// [`StoreError`]; above all [`StoreError::BadState`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn get<'a>(&'a self, handle: &'a StateHandle) -> BoxFuture<'a, Result<Bytes, StoreError>>;
+
+    /// Removes state that was put for a checkpoint which was declined. State that a durable checkpoint names stays.
+    /// What is not discarded is removed when the store is opened the next time.
+    ///
+    /// # Errors
+    /// [`StoreError`]; it is tried again later.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn discard<'a>(&'a self, handle: &'a StateHandle) -> BoxFuture<'a, Result<(), StoreError>> {
+        _ = handle;
+        async { Ok(()) }.boxed()
+    }
 }
 
 /// A store that also keeps prepared transactions one by one, from which they can be committed by hand.
@@ -35,19 +86,31 @@ pub trait JobStore: CheckpointStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn keep(&mut self, committable: &Committable) -> Result<Option<PathBuf>, StoreError>;
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be kept all the same.
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>>;
 
     /// The committables that were kept and that the newest checkpoint does not list.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn unlisted(&mut self) -> Result<Vec<Committable>, StoreError>;
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>>;
 
     /// Forgets a committable that is decided or aborted.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn forget(&mut self, committable: &Committable) -> Result<(), StoreError>;
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be forgotten all the same.
+    fn forget<'a>(&'a mut self, committable: &'a Committable) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
 /// A point that the writing of a checkpoint passes.
@@ -66,138 +129,6 @@ impl StorePoint {
         match self {
             Self::Half => "store-half",
             Self::Durable => "durable",
-        }
-    }
-}
-
-/// What a job's state must belong to. `None` accepts anything, for a job that does not know yet.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Binding {
-    /// The job.
-    pub job_id: Option<Arc<str>>,
-    /// The cluster.
-    pub cluster_id: Option<Arc<str>>,
-    /// The topic.
-    pub topic: Option<Arc<str>>,
-    /// The input's source.
-    pub source: Option<Arc<str>>,
-}
-
-impl Binding {
-    /// Refuses a checkpoint of something else.
-    ///
-    /// # Errors
-    /// [`StoreError::Foreign`] names the first difference.
-    pub fn check(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-        let differences = [
-            ("job", &self.job_id, &checkpoint.job_id),
-            ("cluster", &self.cluster_id, &checkpoint.cluster_id),
-            ("topic", &self.topic, &checkpoint.topic),
-            ("input", &self.source, &checkpoint.input.source),
-        ];
-        for (what, wanted, found) in differences {
-            match wanted {
-                Some(wanted) if wanted != found => {
-                    return Err(StoreError::Foreign { what, wanted: wanted.clone(), found: found.clone() });
-                }
-                Some(_) | None => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why state cannot be read or kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// Another process owns the state.
-    #[error("{} is in use by another process; a job's state has one owner at a time", path.display())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
-    /// The state belongs to something else.
-    #[error("this state belongs to the {what} `{found}`, not to `{wanted}`; use another state directory")]
-    Foreign {
-        /// What differs: `job`, `cluster`, `topic` or `input`.
-        what: &'static str,
-        /// What was expected.
-        wanted: Arc<str>,
-        /// What the state says.
-        found: Arc<str>,
-    },
-    /// A newer release wrote it.
-    #[error("{}: {cause}; run that release, or a newer one", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// What is in it.
-        cause: StateError,
-    },
-    /// The newest checkpoint cannot be read. A crash cannot do that: a checkpoint gets its name only when it is
-    /// whole. Going on from an older one would write records again that are committed already.
-    #[error(
-        "{}: {cause}. A crash does not cause this; restore the file from a backup. {}",
-        path.display(), remedy(older.as_ref())
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        cause: StateError,
-        /// An older checkpoint that is whole.
-        older: Option<PathBuf>,
-    },
-    /// A checkpoint that is not newer than the newest.
-    #[error("checkpoint {found} does not follow checkpoint {newest}")]
-    OutOfOrder {
-        /// The newest checkpoint.
-        newest: u64,
-        /// The one that was to be written.
-        found: u64,
-    },
-    /// The device is full. Nothing was lost: the checkpoint before is still the newest.
-    #[error("{}: the device is full; the last checkpoint is intact", path.display())]
-    Full {
-        /// The file that could not be written.
-        path: PathBuf,
-    },
-    /// The checkpoint has its name, but whether the name survives a power loss is not known. Stop, and start again.
-    #[error("{}: the directory cannot be synced: {source}", path.display())]
-    NotSynced {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Anything else.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-fn remedy(older: Option<&PathBuf>) -> String {
-    match older {
-        None => "There is no older checkpoint.".to_owned(),
-        Some(older) => format!(
-            "{} is older and whole; if it is used instead (by moving the damaged file away), everything that was \
-             committed after it is written a second time",
-            older.display()
-        ),
-    }
-}
-
-impl StoreError {
-    pub(super) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
-            _ => Self::Io { path, source },
         }
     }
 }

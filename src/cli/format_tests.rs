@@ -2,11 +2,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{Header, Record};
+use crate::record::{Header, StoredRecord};
 
 fn record(key: Option<&[u8]>, value: Option<&[u8]>, headers: Vec<Header>) -> ConsumerRecord {
     let bytes = |b: &[u8]| Bytes::copy_from_slice(b);
-    let record = Record { offset: 7, timestamp: 1000, key: key.map(bytes), value: value.map(bytes), headers };
+    let record =
+        StoredRecord { offset: 7, timestamp: 1000, key: key.map(bytes), value: value.map(bytes), headers };
     ConsumerRecord { topic: "t".into(), partition: 2, record }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     checkpoint::{
         Binding, DirectoryStore, JobStore, MemoryStore,
         pipeline::{
-            self, Job, LineFormat, LineRecord, OnBadLine, OnHanging, PipelineError, Source, StopAfter,
+            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter,
             Summary,
         },
         step::Steps,
@@ -143,7 +143,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let client = Client::new(config);
     ensure_topic(context, &client, &args).await?;
     let mut store = open_store(context, &client, &args).await?;
-    let job = job(context, &args, &mut *store, sink, steps)?;
+    let job = job(context, &args, &mut *store, sink, steps).await?;
     let result = attempts(context, &client, &mut *store, &job).await;
     report(context, result, &args)
 }
@@ -176,17 +176,22 @@ async fn open_store(context: &Context, client: &Client, args: &Args) -> anyhow::
         topic: Some(Arc::from(args.topic.as_str())),
         ..Binding::default()
     };
-    Ok(Box::new(DirectoryStore::open(dir, binding)?))
+    let store = DirectoryStore::open(dir, binding)?;
+    let retained = settings::num_retained(args.config.as_deref(), &args.set)?;
+    Ok(Box::new(match retained {
+        Some(checkpoints) => store.num_retained(checkpoints),
+        None => store,
+    }))
 }
 
-fn job(
+async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
     sink: SinkConfig,
     steps: Steps,
 ) -> anyhow::Result<Job> {
-    let job_id = match store.load()? {
+    let job_id = match store.load().await? {
         Some(checkpoint) => checkpoint.job_id,
         None => Arc::from(format!("{:08x}", Clock::seed() & 0xffff_ffff).as_str()),
     };
@@ -198,8 +203,8 @@ fn job(
     Ok(Job {
         topic: args.topic.clone(),
         source: match args.input.as_str() {
-            "-" => Source::Stdin,
-            path => Source::File(path.into()),
+            "-" => LinesInput::Stdin,
+            path => LinesInput::File(path.into()),
         },
         format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
         sink: SinkConfig { prefix: named.prefix, ..sink },
@@ -230,7 +235,7 @@ async fn attempts(
     let mut total = Summary::default();
     let mut left = RESTARTS;
     // A state that can't be read is reported by the run.
-    let mut newest = store.load().ok().flatten().map(|c| c.id);
+    let mut newest = store.load().await.ok().flatten().map(|c| c.id);
     let stop = signals(context);
     loop {
         let error = match pipeline::run(client, store, job, stop.clone()).await {
@@ -240,7 +245,7 @@ async fn attempts(
                 error
             }
         };
-        let now = store.load().ok().flatten().map(|c| c.id);
+        let now = store.load().await.ok().flatten().map(|c| c.id);
         left = if now == newest { left - 1 } else { RESTARTS };
         newest = now;
         if !error.is_transient() || !job.source.is_seekable() || left == 0 {

@@ -1,6 +1,6 @@
 //! Settings by the names that Kafka gave them: `--set NAME=VALUE` and `--config FILE`.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use super::Usage;
 use crate::{client::ClientConfig, record::Compression, sink::SinkConfig};
@@ -8,7 +8,7 @@ use crate::{client::ClientConfig, record::Compression, sink::SinkConfig};
 type Apply = fn(&mut ClientConfig, &mut SinkConfig, &str) -> Result<(), String>;
 
 /// What is supported.
-const KNOWN: [(&str, Apply); 15] = [
+const KNOWN: [(&str, Apply); 16] = [
     ("bootstrap.servers", |c, _, v| {
         c.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
         Ok(())
@@ -30,7 +30,12 @@ const KNOWN: [(&str, Apply); 15] = [
     ("compression.type", |_, s, v| compression(v).map(|c| s.compression = c)),
     ("acks", |_, _, v| fixed(v, &["all", "-1"], "transactions need acks=all")),
     ("enable.idempotence", |_, _, v| fixed(v, &["true"], "transactions need idempotence")),
+    // It belongs to the state: `num_retained` finds it.
+    (NUM_RETAINED, |_, _, v| checkpoints(v).map(|_| ())),
 ];
+
+/// Flink's name for how many checkpoints are kept.
+const NUM_RETAINED: &str = "state.checkpoints.num-retained";
 
 /// Names that other clients have and this one has not, with the reason.
 const UNSUPPORTED: [(&str, &str); 8] = [
@@ -51,18 +56,33 @@ pub(super) fn apply(
     file: Option<&Path>,
     set: &[String],
 ) -> Result<(), Usage> {
+    for (place, setting) in lines(file, set)? {
+        one(client, sink, &setting).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+    }
+    Ok(())
+}
+
+/// How many checkpoints are kept, if the settings say so; they were applied without an error.
+pub(super) fn num_retained(file: Option<&Path>, set: &[String]) -> Result<Option<NonZeroUsize>, Usage> {
+    let named = |setting: &str| -> Option<NonZeroUsize> {
+        let (name, value) = setting.split_once('=')?;
+        (name.trim() == NUM_RETAINED).then(|| checkpoints(value.trim()).ok())?
+    };
+    Ok(lines(file, set)?.iter().filter_map(|(_, setting)| named(setting)).next_back())
+}
+
+/// Every setting of the file and then of the command line, with what stands before an error about it.
+fn lines(file: Option<&Path>, set: &[String]) -> Result<Vec<(String, String)>, Usage> {
+    let mut found = Vec::new();
     if let Some(path) = file {
         let name = path.display();
         let text = fs::read_to_string(path).map_err(|e| Usage(format!("--config {name}: {e}")))?;
-        for (at, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with(['#', '!']) {
-                continue;
-            }
-            one(client, sink, line).map_err(|Usage(e)| Usage(format!("{name}, line {}: {e}", at + 1)))?;
-        }
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+        let settings = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(['#', '!']));
+        found.extend(settings.map(|(at, line)| (format!("{name}, line {at}: "), line.to_owned())));
     }
-    set.iter().try_for_each(|setting| one(client, sink, setting))
+    found.extend(set.iter().map(|setting| (String::new(), setting.clone())));
+    Ok(found)
 }
 
 fn one(client: &mut ClientConfig, sink: &mut SinkConfig, setting: &str) -> Result<(), Usage> {
@@ -109,6 +129,10 @@ fn bytes(value: &str) -> Result<usize, String> {
 fn count(value: &str) -> Result<u16, String> {
     let number = value.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "it must be a number above 0".into())
+}
+
+fn checkpoints(value: &str) -> Result<NonZeroUsize, String> {
+    value.parse().map_err(|_| "it must be a number of checkpoints above 0".into())
 }
 
 fn compression(value: &str) -> Result<Compression, String> {
@@ -171,6 +195,7 @@ mod tests {
             "compression.type=lz4",
             "acks=all",
             "enable.idempotence=true",
+            "state.checkpoints.num-retained=3",
         ] {
             one(&mut c, &mut s, setting).unwrap();
         }
@@ -181,6 +206,15 @@ mod tests {
         assert_eq!((s.delivery_timeout.as_millis(), s.linger.as_millis()), (5, 6));
         assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
         assert_eq!(s.compression, Compression::Lz4);
+    }
+
+    #[test]
+    fn the_number_of_kept_checkpoints_is_found_and_the_last_one_counts() {
+        let set = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        assert_eq!(num_retained(None, &set(&["linger.ms=1"])).unwrap(), None);
+        let twice = set(&["state.checkpoints.num-retained=3", "state.checkpoints.num-retained = 5"]);
+        assert_eq!(num_retained(None, &twice).unwrap(), NonZeroUsize::new(5));
+        assert!(error("state.checkpoints.num-retained=0").contains("above 0"));
     }
 
     #[test]

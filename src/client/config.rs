@@ -31,6 +31,9 @@ pub enum ConfigError {
     /// `bootstrap.servers` is empty or not `host:port[,host:port..]`.
     #[error("bootstrap.servers: {0:?} is not host:port[,host:port..]")]
     Bootstrap(String),
+    /// `auto.offset.reset` has an unknown value.
+    #[error("auto.offset.reset: {0:?} is not none, earliest or latest")]
+    OffsetReset(String),
 }
 
 impl ClientConfig {

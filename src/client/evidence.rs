@@ -3,7 +3,7 @@
 use super::router::{Purpose, Router};
 use crate::{
     exchange::{Fetch, FetchTarget, Isolation, ListOffsets, OffsetAt},
-    ids::TopicPartition,
+    ids::{TopicId, TopicPartition},
     proto::{
         committable::Committable,
         evidence::{BatchKind, EvidenceEffect, EvidenceInput, LogBatch, Marker, PartitionEvidence},
@@ -70,7 +70,12 @@ async fn fetch(router: &Router, place: &TopicPartition, from: i64) -> Option<Evi
         max_wait_ms: 100,
         min_bytes: 1,
         max_bytes,
-        targets: vec![FetchTarget { partition: place.clone(), offset: from, max_bytes }],
+        targets: vec![FetchTarget {
+            partition: place.clone(),
+            topic_id: TopicId::UNKNOWN,
+            offset: from,
+            max_bytes,
+        }],
     };
     let answer = router.ask(node, Purpose::Fetch, call).await.ok()?;
     let topic = answer.topics.iter().find(|t| t.name == place.topic)?;

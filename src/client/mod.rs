@@ -20,7 +20,7 @@ mod topic;
 mod transaction;
 mod writer;
 
-pub use crate::exchange::Isolation;
+pub use crate::exchange::{Isolation, OffsetAt};
 pub use admin::{
     Admin, AdminError, Blind, ProducerState, ProducersUnknown, TransactionDescription, TransactionFilter,
     TransactionListing, TransactionSummary,

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
+    Client,
     consumer::ConsumerError,
     error::ClientError,
     router::{Purpose, Router},
@@ -17,6 +18,27 @@ use crate::{
     },
     wire::code::ErrorCode,
 };
+
+impl Client {
+    /// Looks offsets up (ListOffsets): where logs begin and end, or the first record at or after a time, which is
+    /// `None` if there is no such record. With [`Isolation::Committed`] a log ends at its last stable offset. Tried for
+    /// `max.block.ms`.
+    ///
+    /// # Errors
+    /// [`ConsumerError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn list_offsets(
+        &self,
+        isolation: Isolation,
+        asked: impl IntoIterator<Item = (TopicPartition, OffsetAt)>,
+    ) -> Result<HashMap<TopicPartition, Option<i64>>, ConsumerError> {
+        let asked = asked.into_iter().collect();
+        let found = list(Arc::clone(&self.router), isolation, asked).await?;
+        Ok(found.into_iter().map(|(place, offset)| (place, (offset >= 0).then_some(offset))).collect())
+    }
+}
 
 type Asked = Vec<(TopicPartition, OffsetAt)>;
 

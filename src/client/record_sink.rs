@@ -12,17 +12,15 @@ use super::{
     topic::Topic,
     transaction::Transaction,
 };
-use crate::record::OwnedRecord;
+use crate::record::Record;
 
 /// A record and where it goes.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
     /// The topic.
     pub topic: Topic,
-    /// The partition, or `None` for the partitioner's choice.
-    pub partition: Option<i32>,
-    /// The record.
-    pub record: OwnedRecord,
+    /// The record; without a partition the partitioner chooses one.
+    pub record: Record,
 }
 
 /// A transaction behind the interface of [`futures::Sink`], made by [`Transaction::into_sink`].
@@ -60,9 +58,7 @@ impl RecordSink {
             // Listening begins before the try, so that what becomes free in between is heard.
             let mut freed = self.freed.take().unwrap_or_else(|| self.transaction.freed().boxed());
             let heard = freed.poll_unpin(cx).is_ready();
-            let Outgoing { topic, partition, record } = item;
-            let taken = record.with_ref(|record| self.transaction.try_send(topic, *partition, record));
-            match taken {
+            match try_send(&mut self.transaction, item) {
                 Err(TrySendError::Full) if heard => {}
                 Err(TrySendError::Full) => {
                     self.freed = Some(freed);
@@ -80,6 +76,13 @@ impl RecordSink {
     }
 }
 
+fn try_send(
+    transaction: &mut Transaction,
+    Outgoing { topic, record }: &Outgoing,
+) -> Result<(), TrySendError> {
+    transaction.try_send(topic, record.partition, record.as_ref(&mut Vec::new()))
+}
+
 impl Sink<Outgoing> for RecordSink {
     type Error = SendError;
 
@@ -88,9 +91,8 @@ impl Sink<Outgoing> for RecordSink {
     }
 
     fn start_send(mut self: Pin<&mut Self>, item: Outgoing) -> Result<(), SendError> {
-        let Outgoing { topic, partition, record } = &item;
         let this = &mut *self;
-        match record.with_ref(|record| this.transaction.try_send(topic, *partition, record)) {
+        match try_send(&mut this.transaction, &item) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full) => {
                 this.held = Some(item);

@@ -5,11 +5,12 @@ use kafka_protocol::messages::{
     BrokerId, FetchRequest,
     fetch_request::{FetchPartition, FetchTopic},
 };
+use uuid::Uuid;
 
 use super::{Answered, Call, ExchangeError, Head, Isolation, by_topic, frame_message, throttle, topic_name};
 use crate::{
-    ids::TopicPartition,
-    wire::{api::Api, fetch::FetchResponse},
+    ids::{TopicId, TopicPartition},
+    wire::{api::Api, fetch::FetchResponse, versions::Cap},
 };
 
 /// Reads from some partitions of one leader.
@@ -32,6 +33,8 @@ pub struct Fetch {
 pub struct FetchTarget {
     /// The partition.
     pub partition: TopicPartition,
+    /// Its topic's id. If all targets have theirs, a broker that knows ids reads from no other topic of that name.
+    pub topic_id: TopicId,
     /// The first offset wanted.
     pub offset: i64,
     /// The most bytes of this partition.
@@ -43,6 +46,11 @@ impl Call for Fetch {
 
     fn api(&self) -> Api {
         Api::Fetch
+    }
+
+    fn cap(&self) -> Cap {
+        let all = self.targets.iter().all(|target| target.topic_id.is_known());
+        if all { Cap::NotTransactional } else { Cap::TopicsByName }
     }
 
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
@@ -57,7 +65,11 @@ impl Call for Fetch {
         };
         let topics = by_topic(self.targets.iter().map(|t| (&t.partition.topic, partition(t))));
         let topics = topics.into_iter().map(|(topic, partitions)| {
-            FetchTopic::default().with_topic(topic_name(topic)).with_partitions(partitions)
+            let id = self.targets.iter().find(|t| t.partition.topic == *topic).map(|t| t.topic_id);
+            FetchTopic::default()
+                .with_topic(topic_name(topic))
+                .with_topic_id(id.map(|id| Uuid::from_bytes(id.0)).unwrap_or_default())
+                .with_partitions(partitions)
         });
         let message = FetchRequest::default()
             .with_replica_id(BrokerId(-1))
@@ -71,8 +83,14 @@ impl Call for Fetch {
     }
 
     fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
-        let answer = FetchResponse::read(version, &body)
+        let mut answer = FetchResponse::read(version, &body)
             .map_err(|e| ExchangeError::malformed(Api::Fetch, version, e))?;
+        // Whoever asked knows topics by name.
+        for topic in answer.topics.iter_mut().filter(|topic| topic.id.is_known()) {
+            if let Some(target) = self.targets.iter().find(|target| target.topic_id == topic.id) {
+                topic.name = target.partition.topic.clone();
+            }
+        }
         let throttle = throttle(answer.throttle_ms);
         Ok(Answered { answer, throttle })
     }

@@ -8,6 +8,7 @@
 
 pub mod backoff;
 pub mod cause;
+pub mod checkpoint;
 pub mod cluster;
 pub mod committable;
 pub mod connection;

@@ -77,8 +77,13 @@ impl Seal {
         bytes
     }
 
-    /// The body, and a reader of it.
+    /// A reader of the body.
     pub(crate) fn open(self, bytes: &[u8]) -> Result<Reader<'_>, StateError> {
+        self.open_any(bytes).map(|(_, body)| body)
+    }
+
+    /// The format version, and a reader of the body, for what has more than one format.
+    pub(crate) fn open_any(self, bytes: &[u8]) -> Result<(u16, Reader<'_>), StateError> {
         let what = self.what;
         let have = bytes.len() as u64;
         let known = bytes.len().min(self.magic.len());
@@ -106,7 +111,7 @@ impl Seal {
         match found {
             0 => Err(StateError::Damaged { what, why: "there is no format 0" }),
             found if found > self.newest => Err(StateError::Newer { what, found, newest: self.newest }),
-            _ => Ok(Reader { bytes: &sealed[HEAD_BYTES..], what }),
+            _ => Ok((found, Reader { bytes: &sealed[HEAD_BYTES..], what })),
         }
     }
 }

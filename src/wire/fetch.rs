@@ -1,12 +1,12 @@
 //! Fetch responses, read without copying what was fetched.
 //!
-//! Versions 4 (the first that tells aborted transactions) to 12; 13 names topics by id. Every count is held against the
+//! Versions 4 (the first that tells aborted transactions) to 13 (which has topics' ids instead of their names). Every count is held against the
 //! bytes that are left before anything is reserved for it; the records of each partition stay slices of the response,
 //! for [`Batches`](super::batch::Batches) to walk.
 
 use bytes::Bytes;
 
-use crate::ids::{NodeId, TopicName};
+use crate::ids::{NodeId, TopicId, TopicName};
 
 mod reader;
 
@@ -26,8 +26,10 @@ pub struct FetchResponse {
 /// One topic of a Fetch response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchTopic {
-    /// The topic's name.
+    /// The topic's name; empty from version 13 on.
     pub name: TopicName,
+    /// Its id; unknown before version 13.
+    pub id: TopicId,
     /// Its partitions.
     pub partitions: Vec<FetchPartition>,
 }
@@ -77,7 +79,7 @@ pub struct CurrentLeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The version is not one of 4 to 12. Here the caller is at fault.
+    /// The version is not one of 4 to 13. Here the caller is at fault.
     #[error("Fetch responses of version {0} are not supported")]
     Version(i16),
     /// The bytes end inside the response, or something in it claims to be longer than it can be.
@@ -117,13 +119,13 @@ pub enum FetchError {
 impl FetchResponse {
     /// Reads a response of `version`; `body` begins behind the response header.
     ///
-    /// Takes at most 24 bytes of memory for each byte of the response, and that only if it is nothing but empty topics;
+    /// Takes at most 43 bytes of memory for each byte of the response, and that only if it is nothing but empty topics;
     /// the records take none.
     ///
     /// # Errors
     /// [`FetchError`] for another version, and for bytes that are no such response.
     pub fn read(version: i16, body: &Bytes) -> Result<Self, FetchError> {
-        if !(4..=12).contains(&version) {
+        if !(4..=13).contains(&version) {
             return Err(FetchError::Version(version));
         }
         reader::Reader::new(version, body).response()

@@ -42,6 +42,8 @@ pub enum TransactionVersion {
 pub enum Cap {
     /// The request belongs to no transaction.
     NotTransactional,
+    /// The same, and it knows topics by name only: Fetch from 13 on has their ids (KIP-516).
+    TopicsByName,
     /// The request belongs to a transaction that was begun at this level.
     Transaction(TransactionVersion),
 }
@@ -84,13 +86,13 @@ pub fn choose_at_least(
 
 /// The versions of `api` that we speak as a client.
 ///
-/// Produce and Fetch end before the versions that name topics by id instead of by name. A Kafka 4 broker advertises
+/// Produce ends before the version that has topics' ids instead of their names; Fetch has ids in its last one, 13. A Kafka 4 broker advertises
 /// Produce from version 0 on but refuses 0 to 2 (KAFKA-18659), so our own minimum counts, never the broker's.
 #[must_use]
 pub const fn supported(api: Api) -> VersionRange {
     let (min, max) = match api {
         Api::Produce => (3, 12),
-        Api::Fetch => (4, 12),
+        Api::Fetch => (4, 13),
         Api::ListOffsets => (1, 7),
         Api::Metadata => (1, 12),
         Api::OffsetCommit => (2, 9),
@@ -180,7 +182,7 @@ impl Cap {
     /// The highest version of `api` that may be sent under this cap.
     fn highest(self, api: Api) -> i16 {
         let level_2 = self == Self::Transaction(TransactionVersion::V2);
-        let transactional = self != Self::NotTransactional;
+        let transactional = matches!(self, Self::Transaction(_));
         if matches!(api, Api::AddPartitionsToTxn) {
             // Version 4 and newer are for brokers, and ask for CLUSTER_ACTION.
             3
@@ -190,6 +192,8 @@ impl Cap {
         } else if matches!(api, Api::EndTxn | Api::TxnOffsetCommit) && !level_2 {
             // From 5 on the broker runs its state machine of level 2.
             4
+        } else if matches!(api, Api::Fetch) && self == Self::TopicsByName {
+            12
         } else {
             i16::MAX
         }

@@ -88,13 +88,13 @@ fn plain_requests_get_the_highest_common_version() {
     expect(
         KAFKA_3_3,
         plain,
-        &[(Produce, 9), (Fetch, 12), (Metadata, 12), (ApiVersions, 3), (InitProducerId, 4)],
+        &[(Produce, 9), (Fetch, 13), (Metadata, 12), (ApiVersions, 3), (InitProducerId, 4)],
     );
-    expect(KAFKA_3_9, plain, &[(Produce, 11), (Fetch, 12), (ListOffsets, 7), (FindCoordinator, 4)]);
+    expect(KAFKA_3_9, plain, &[(Produce, 11), (Fetch, 13), (ListOffsets, 7), (FindCoordinator, 4)]);
     expect(
         KAFKA_4_4,
         plain,
-        &[(Produce, 12), (Fetch, 12), (ListOffsets, 7), (Metadata, 12), (ApiVersions, 4)],
+        &[(Produce, 12), (Fetch, 13), (ListOffsets, 7), (Metadata, 12), (ApiVersions, 4)],
     );
     expect(KAFKA_4_4, plain, &[(WriteTxnMarkers, 2), (ListTransactions, 2), (CreateTopics, 7)]);
     expect(
@@ -102,6 +102,14 @@ fn plain_requests_get_the_highest_common_version() {
         plain,
         &[(Produce, 7), (Fetch, 11), (ListOffsets, 3), (Metadata, 7), (FindCoordinator, 2)],
     );
+}
+
+#[test]
+fn a_fetch_without_topic_ids_stays_below_their_version() {
+    for (table, version) in [(KAFKA_3_3, 12), (KAFKA_3_9, 12), (KAFKA_4_4, 12), (REDPANDA, 11)] {
+        expect(table, Cap::TopicsByName, &[(Fetch, version)]);
+    }
+    expect(KAFKA_4_4, Cap::TopicsByName, &[(Produce, 12), (EndTxn, 4)]);
 }
 
 #[test]

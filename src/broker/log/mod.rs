@@ -17,7 +17,7 @@ use kafka_protocol::error::ResponseError;
 
 use self::marker::{Marker, Outcome};
 use self::producers::{FirstSequence, Producer};
-use crate::record::Record;
+use crate::record::StoredRecord;
 use crate::wire::batch::Batch;
 
 /// An aborted transaction of the index that read_committed fetches carry.
@@ -233,7 +233,7 @@ impl PartitionLog {
         let holder = batches.find(|b| b.header().max_timestamp >= timestamp)?;
         let found = match holder.records() {
             Ok(mut records) => {
-                let late = |r: &Record| r.offset >= self.start && r.timestamp >= timestamp;
+                let late = |r: &StoredRecord| r.offset >= self.start && r.timestamp >= timestamp;
                 records.find_map(|r| r.ok().filter(late)).map(|r| (r.offset, r.timestamp))
             }
             Err(_) => Some((holder.header().base_offset.max(self.start), holder.header().max_timestamp)),

@@ -6,12 +6,12 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
-    input::{Input, InputError},
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
+    restored::Restored,
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StorePoint,
+        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
         step::{Note, Part, Step},
     },
     client::{Client, SendError, Topic},
@@ -25,6 +25,7 @@ use crate::{
     },
     record::{HeaderRef, RecordRef},
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
+    source::{Input, InputError},
 };
 
 /// Runs the job until its input ends, `stop` is done, or something is wrong.
@@ -72,6 +73,10 @@ struct Running<'a> {
     committer: Committer,
     input: Input,
     checkpoint: Checkpoint,
+    /// The position in the checkpoint.
+    position: InputPosition,
+    /// Why nothing may be written.
+    refused: Option<StoreError>,
     /// Listed in the next checkpoint unless it is settled before.
     listed: Vec<ListedCommittable>,
     background: FuturesUnordered<Background<Event>>,
@@ -98,19 +103,8 @@ impl<'a> Running<'a> {
         job: &'a Job,
     ) -> Result<Self, PipelineError> {
         let topic = client.topic(&job.topic).await?;
-        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
-        let found = store.load()?;
-        let checkpoint = match found {
-            Some(checkpoint) => checkpoint,
-            // The job's id, and with it the names of its transactions, must outlive a crash before the first
-            // checkpoint: otherwise nobody could find its leftovers.
-            None => {
-                let first = first_checkpoint(job, cluster_id);
-                store.write(&first, &mut |_| {})?;
-                first
-            }
-        };
-        let input = Input::open(&job.source, checkpoint.input.clone(), line_limit(job)).await?;
+        let Restored { checkpoint, position, refused } = Restored::load(client, store, job, &topic).await?;
+        let input = Input::open(&job.source, position.clone(), line_limit(job)).await?;
         let config = Arc::new(job.sink.clone());
         let state = SinkState {
             checkpoint: checkpoint.id,
@@ -136,6 +130,8 @@ impl<'a> Running<'a> {
             committer: sink.committer(),
             listed: checkpoint.committables.clone(),
             checkpoint,
+            position,
+            refused,
             job,
             store,
             topic,
@@ -155,14 +151,14 @@ impl<'a> Running<'a> {
         for lost in &report.lost {
             running.give_up(LostTransaction::from(lost));
         }
-        running.after_recovery(report.hanging)?;
+        running.after_recovery(report.hanging).await?;
         Ok(running)
     }
 
     /// Restored committables are decided now, and are looked at until they are settled.
-    fn after_recovery(&mut self, hanging: Vec<CommittedButHanging>) -> Result<(), PipelineError> {
-        for unlisted in self.store.unlisted()? {
-            self.store.forget(&unlisted)?;
+    async fn after_recovery(&mut self, hanging: Vec<CommittedButHanging>) -> Result<(), PipelineError> {
+        for unlisted in self.store.unlisted().await? {
+            self.store.forget(&unlisted).await?;
         }
         let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
         for hanging in hanging {
@@ -178,6 +174,13 @@ impl<'a> Running<'a> {
     }
 
     async fn play(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), PipelineError> {
+        if let Some(refused) = self.refused.take() {
+            // A transaction that was on its way is a loss, which is the worse news.
+            while let Some(event) = self.background.next().await {
+                self.event(event).await?;
+            }
+            return Err(refused.into());
+        }
         let mut stop = Box::pin(stop.fuse());
         self.summary.finished = self.pump(&mut stop).await?;
         if self.summary.open.is_empty() {
@@ -207,7 +210,7 @@ impl<'a> Running<'a> {
             tokio::select! {
                 biased;
                 () = &mut *stop => return self.last_checkpoint(false).await,
-                Some(event) = self.background.next() => self.event(event)?,
+                Some(event) = self.background.next() => self.event(event).await?,
                 line = self.input.next_line(), if ready.is_ok() => {
                     let stops = match line.map(|line| line.map(<[u8]>::to_vec)) {
                         Ok(Some(line)) => self.burst(line).await?,
@@ -306,7 +309,7 @@ impl<'a> Running<'a> {
     }
 
     /// The position up to which everything is in transactions.
-    fn position(&self) -> InputPosition {
+    fn reached(&self) -> InputPosition {
         match self.summary.bad_line {
             Some(_) => self.input.position_before_last().clone(),
             None => self.input.position().clone(),
@@ -335,27 +338,22 @@ impl<'a> Running<'a> {
                 .map(|c| ListedCommittable { committable: c.clone(), status: CommitStatus::Pending }),
         );
         if let (Some(StopAfter::Prepare), Some(committable)) = (self.job.stop_after, &committable) {
-            self.leave_open(committable)?;
+            self.leave_open(committable).await?;
             return Ok(true);
         }
-        let input = self.position();
+        let position = self.reached();
         let writers = vec![self.writer.snapshot()];
         let same = listed == self.checkpoint.committables
-            && input == self.checkpoint.input
+            && position == self.position
             && writers == self.checkpoint.writers;
         if same {
             return Ok(false);
         }
-        self.write_checkpoint(Checkpoint {
-            id,
-            input,
-            committables: listed,
-            writers,
-            ..self.checkpoint.clone()
-        })?;
+        let next = Checkpoint { id, committables: listed, writers, ..self.checkpoint.clone() };
+        self.write_checkpoint(next.with_input(&position), position).await?;
         let Some(committable) = committable else { return Ok(false) };
         if self.job.stop_after == Some(StopAfter::Durable) {
-            self.leave_open(&committable)?;
+            self.leave_open(&committable).await?;
             return Ok(true);
         }
         self.listed
@@ -376,32 +374,38 @@ impl<'a> Running<'a> {
         }));
     }
 
-    fn write_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), PipelineError> {
+    async fn write_checkpoint(
+        &mut self,
+        checkpoint: Checkpoint,
+        position: InputPosition,
+    ) -> Result<(), PipelineError> {
         let steps = &self.job.steps;
-        self.store.write(&checkpoint, &mut |point| {
+        let mut observer = |point| {
             steps.step(match point {
                 StorePoint::Half => Step::StoreHalf,
                 StorePoint::Durable => Step::Durable,
             });
-        })?;
+        };
+        self.store.write(&checkpoint, &mut observer).await?;
         let listed: BTreeSet<_> =
             checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
         self.writer.durable(&listed);
         self.summary.checkpoints += 1;
-        self.summary.bytes += checkpoint.input.bytes - self.checkpoint.input.bytes;
+        self.summary.bytes += position.bytes - self.position.bytes;
         self.checkpoint = checkpoint;
+        self.position = position;
         self.job.steps.note(Note::Checkpoint(self.checkpoint.id));
-        (self.job.progress)(self.summary.records, self.checkpoint.input.bytes);
+        (self.job.progress)(self.summary.records, self.position.bytes);
         Ok(())
     }
 
-    fn leave_open(&mut self, committable: &Committable) -> Result<(), PipelineError> {
-        let path = self.store.keep(committable)?;
+    async fn leave_open(&mut self, committable: &Committable) -> Result<(), PipelineError> {
+        let path = self.store.keep(committable).await?;
         self.summary.open.push(OpenCommittable { path, committable: committable.clone() });
         Ok(())
     }
 
-    fn event(&mut self, event: Option<Event>) -> Result<(), PipelineError> {
+    async fn event(&mut self, event: Option<Event>) -> Result<(), PipelineError> {
         match event.ok_or(PipelineError::Panicked)? {
             Event::Rechecked(hanging, Ok(_)) => {
                 // Somebody has repaired it. Its id stays retired; its committable is done.
@@ -409,11 +413,11 @@ impl<'a> Running<'a> {
                 Ok(())
             }
             Event::Rechecked(hanging, Err(_)) => {
-                self.hangs(*hanging);
+                self.hangs(*hanging).await;
                 Ok(())
             }
             Event::Committed(committed) => self.committed(committed),
-            Event::Settled(committable, settled) => self.settled(*committable, settled),
+            Event::Settled(committable, settled) => self.settled(*committable, settled).await,
             Event::Repaired(hanging, Ok(())) => {
                 let id = &hanging.transactional_id;
                 tracing::info!(transactional_id = %id, "the missing marker was written");
@@ -422,7 +426,7 @@ impl<'a> Running<'a> {
             }
             Event::Repaired(hanging, Err(why)) => {
                 tracing::error!(transactional_id = %hanging.transactional_id, %why, "not repaired");
-                self.report_hanging(&hanging);
+                self.report_hanging(&hanging).await;
                 Ok(())
             }
         }
@@ -448,7 +452,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn settled(
+    async fn settled(
         &mut self,
         committable: Committable,
         settled: Result<Settled, SettleError>,
@@ -470,7 +474,7 @@ impl<'a> Running<'a> {
                 self.writer.settled(&committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
-            Err(SettleError::Hanging(hanging)) => self.hangs(*hanging),
+            Err(SettleError::Hanging(hanging)) => self.hangs(*hanging).await,
             Err(SettleError::Pending { .. }) => {
                 tracing::warn!(transactional_id = %committable.transactional_id, "markers are still on their way");
                 self.background.push(settle(&self.committer, committable));
@@ -492,10 +496,10 @@ impl<'a> Running<'a> {
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
-    fn hangs(&mut self, hanging: CommittedButHanging) {
+    async fn hangs(&mut self, hanging: CommittedButHanging) {
         self.writer.retire(hanging.clone());
         match self.job.on_hanging {
-            OnHanging::Report => self.report_hanging(&hanging),
+            OnHanging::Report => self.report_hanging(&hanging).await,
             OnHanging::Repair => {
                 let client = self.client.clone();
                 let repair = async move {
@@ -507,7 +511,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn report_hanging(&mut self, hanging: &CommittedButHanging) {
+    async fn report_hanging(&mut self, hanging: &CommittedButHanging) {
         for p in &hanging.partitions {
             tracing::error!(
                 transactional_id = %hanging.transactional_id, identity = %hanging.identity, partition = %p.partition,
@@ -516,7 +520,10 @@ impl<'a> Running<'a> {
         }
         let listed = self.listed.iter().find(|l| l.committable.identity == hanging.identity);
         // The file is there already: it was kept when its checkpoint was written.
-        let file = listed.and_then(|l| self.store.keep(&l.committable).ok().flatten());
+        let file = match listed {
+            Some(listed) => self.store.keep(&listed.committable).await.ok().flatten(),
+            None => None,
+        };
         let told = HangingTransaction { transactional_id: hanging.transactional_id.clone(), file };
         if !self.summary.hanging.contains(&told) {
             self.summary.hanging.push(told);
@@ -534,7 +541,7 @@ impl<'a> Running<'a> {
             let until = (!pending).then_some(deadline);
             tokio::select! {
                 event = self.background.next() => match event {
-                    Some(event) => self.event(event)?,
+                    Some(event) => self.event(event).await?,
                     None => break,
                 },
                 () = self.clock.sleep_until(until) => {}
@@ -542,18 +549,6 @@ impl<'a> Running<'a> {
         }
         self.complete_checkpoint().await?;
         Ok(())
-    }
-}
-
-fn first_checkpoint(job: &Job, cluster_id: Arc<str>) -> Checkpoint {
-    Checkpoint {
-        id: 0,
-        job_id: Arc::clone(&job.job_id),
-        cluster_id,
-        topic: Arc::from(job.topic.as_str()),
-        input: InputPosition { source: Arc::from(job.source.name()), ..InputPosition::default() },
-        committables: Vec::new(),
-        writers: Vec::new(),
     }
 }
 

@@ -9,11 +9,10 @@
 //! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
 //! where that checkpoint ended.
 
-mod input;
 mod job;
 mod report;
+mod restored;
 
-pub use input::{Input, InputError, Source};
 pub use job::run;
 pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
@@ -21,6 +20,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::step::Steps;
 use crate::sink::SinkConfig;
+pub use crate::source::{Input, InputError, LinesInput, OnBadLine};
 
 /// What a line becomes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,16 +49,6 @@ pub trait LineFormat: Send + Sync {
     fn parse<'a>(&self, line: &'a [u8]) -> Result<LineRecord<'a>, String>;
 }
 
-/// What is done with a line that is no record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnBadLine {
-    /// Everything before it is committed, and the job stops at it.
-    #[default]
-    Stop,
-    /// It is counted, reported and passed over.
-    Skip,
-}
-
 /// Where a job stops on purpose, leaving its transaction to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopAfter {
@@ -84,7 +74,7 @@ pub struct Job {
     /// The topic.
     pub topic: String,
     /// The input.
-    pub source: Source,
+    pub source: LinesInput,
     /// How lines become records.
     pub format: Arc<dyn LineFormat>,
     /// The sink's settings.

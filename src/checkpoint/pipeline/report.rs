@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::input::InputError;
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, Resumed, TopicError},
     ids::{TopicPartition, TransactionalId},
     proto::{committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
+    source::InputError,
 };
 
 /// What a job did.

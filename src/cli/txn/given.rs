@@ -97,14 +97,14 @@ impl Source {
         anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
         let binding = Binding { cluster_id: client.cluster_id().await?, ..Binding::default() };
         let mut store = DirectoryStore::open(dir, binding)?;
-        let checkpoint = store.load()?;
+        let checkpoint = store.load().await?;
         let listed = checkpoint.iter().flat_map(|c| &c.committables).map(|listed| Given {
             file: store.committable_path(&listed.committable),
             committable: listed.committable.clone(),
             checkpoint: Completeness::Complete,
         });
         let mut given: Vec<_> = listed.collect();
-        given.extend(store.unlisted()?.into_iter().map(|unlisted| Given {
+        given.extend(store.unlisted_files()?.into_iter().map(|unlisted| Given {
             file: unlisted.path,
             committable: unlisted.committable,
             checkpoint: Completeness::Incomplete,

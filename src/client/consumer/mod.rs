@@ -14,6 +14,7 @@ use std::{
     collections::{HashMap, HashSet},
     future::poll_fn,
     pin::Pin,
+    str::FromStr,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -25,11 +26,11 @@ pub use error::ConsumerError;
 use partition::{Next, Partition, Step};
 use read::{Done, FetchSettings, Fetched, Want};
 
-use super::{offsets, router::Router};
+use super::{config::ConfigError, offsets, router::Router};
 use crate::{
     exchange::{Isolation, OffsetAt},
-    ids::{Moment, NodeId, TopicName, TopicPartition},
-    record::Record,
+    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
+    record::StoredRecord,
 };
 
 /// How often the ids of the topics are looked at, because a topic may be deleted and created anew under its name.
@@ -59,6 +60,20 @@ pub enum OutOfRangePolicy {
     Latest,
 }
 
+impl FromStr for OutOfRangePolicy {
+    type Err = ConfigError;
+
+    /// A value of `auto.offset.reset`: `none` (or `fail`), `earliest`, `latest`.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.trim() {
+            "none" | "fail" => Ok(Self::Error),
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => Err(ConfigError::OffsetReset(text.to_owned())),
+        }
+    }
+}
+
 /// A record, and where it stood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerRecord {
@@ -67,7 +82,7 @@ pub struct ConsumerRecord {
     /// Its partition.
     pub partition: i32,
     /// The record with its offset. Keys and values may be slices of a whole fetched payload: copy what is to be kept.
-    pub record: Record,
+    pub record: StoredRecord,
 }
 
 /// Settings of a [`Consumer`].
@@ -84,7 +99,9 @@ pub struct ConsumerBuilder {
 /// batch that is larger) and decompresses one batch at a time. Retries, leader changes and lost connections are its own
 /// business and have no end: an error is something that waiting does not cure.
 ///
-/// A topic that is deleted and created anew is noticed at the next refusal, and at the latest 10 s after it.
+/// No record of a topic that was deleted and created anew is taken for one of the old topic: fetches name the topic's id
+/// (KIP-516, Kafka 3.1). On brokers that do not know ids it is noticed at the next refusal, and at the latest 10 s after
+/// it.
 pub struct Consumer {
     router: Arc<Router>,
     out_of_range: OutOfRangePolicy,
@@ -97,6 +114,14 @@ pub struct Consumer {
     generations: u64,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
+}
+
+/// What a caller waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Records,
+    /// Records, or a position that moved without any.
+    Progress,
 }
 
 impl ConsumerBuilder {
@@ -168,6 +193,15 @@ impl Consumer {
         }
     }
 
+    /// Reads one partition more, or elsewhere if it is assigned already. If `topic` is known, the topic must have that
+    /// id: an offset that was kept means nothing in another topic of the same name
+    /// ([`ConsumerError::Recreated`]).
+    pub fn add(&mut self, partition: TopicPartition, start: Start, topic: TopicId) {
+        self.unassign(&partition);
+        self.generations += 1;
+        self.partitions.push(Partition::new(partition, start, self.generations).of_topic(topic));
+    }
+
     /// Reads a partition no longer.
     pub fn unassign(&mut self, partition: &TopicPartition) {
         self.partitions.retain(|p| p.place != *partition);
@@ -196,6 +230,25 @@ impl Consumer {
         self.partitions.iter().find(|p| p.place == *partition)?.position()
     }
 
+    /// Every assigned partition with its [`position`](Self::position).
+    pub fn positions(&self) -> impl Iterator<Item = (&TopicPartition, Option<i64>)> {
+        self.partitions.iter().map(|p| (&p.place, p.position()))
+    }
+
+    /// The id of an assigned partition's topic; unknown before its first metadata, and on brokers before 2.8.
+    #[must_use]
+    pub fn topic_id(&self, partition: &TopicPartition) -> TopicId {
+        let found = self.partitions.iter().find(|p| p.place == *partition);
+        found.map_or(TopicId::UNKNOWN, Partition::topic_id)
+    }
+
+    /// The leader epoch of the last batch before [`position`](Self::position) (KIP-320), if one was read since the
+    /// partition was assigned or sought.
+    #[must_use]
+    pub fn leader_epoch(&self, partition: &TopicPartition) -> Option<i32> {
+        self.partitions.iter().find(|p| p.place == *partition)?.leader_epoch()
+    }
+
     /// The records of the next batch that has any; all are of one partition, in its order.
     ///
     /// # Errors
@@ -204,7 +257,20 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe: no record is lost, and fetches that are under way go on with the next call.
     pub async fn next_batch(&mut self) -> Result<Vec<ConsumerRecord>, ConsumerError> {
-        poll_fn(|cx| self.poll_batch(cx)).await
+        poll_fn(|cx| self.poll_until(cx, Until::Records)).await
+    }
+
+    /// As [`next_batch`](Self::next_batch), but comes back without records when a position has moved over what is not
+    /// handed out: control records, aborted transactions, batches that compaction emptied. A reader that stops at an
+    /// offset would wait for ever otherwise.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn advance(&mut self) -> Result<Vec<ConsumerRecord>, ConsumerError> {
+        poll_fn(|cx| self.poll_until(cx, Until::Progress)).await
     }
 
     /// As [`next_batch`](Self::next_batch), or nothing if `timeout` passes before there is a record.
@@ -256,7 +322,11 @@ impl Consumer {
         self.assignment().into_iter().map(|place| (place, at)).collect()
     }
 
-    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<ConsumerRecord>, ConsumerError>> {
+    fn poll_until(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Until,
+    ) -> Poll<Result<Vec<ConsumerRecord>, ConsumerError>> {
         if self.partitions.is_empty() {
             return Poll::Ready(Err(ConsumerError::NothingAssigned));
         }
@@ -264,6 +334,9 @@ impl Consumer {
             let now = self.router.clock.now();
             if let Some(records) = self.take_buffered(now)? {
                 return Poll::Ready(Ok(records));
+            }
+            if until == Until::Progress && self.take_moved() {
+                return Poll::Ready(Ok(Vec::new()));
             }
             self.start_jobs(now);
             if let Poll::Ready(Some(done)) = self.jobs.poll_next_unpin(cx) {
@@ -298,6 +371,15 @@ impl Consumer {
             }
         }
         Ok(None)
+    }
+
+    /// Whether any position has moved since this was asked last.
+    fn take_moved(&mut self) -> bool {
+        let mut moved = false;
+        for partition in &mut self.partitions {
+            moved |= std::mem::take(&mut partition.moved);
+        }
+        moved
     }
 
     fn start_jobs(&mut self, now: Moment) {
@@ -350,10 +432,16 @@ impl Consumer {
                     first = first.and(self.read(now, &want, fetched));
                 }
             }
-            Done::Range { want, range } => {
+            Done::Range { want, range, answer } => {
                 let policy = self.out_of_range;
                 if let Some(partition) = self.wanted(&want) {
-                    first = partition.out_of_range(now, policy, range);
+                    // Another topic of the name must not be taken for a log that lost its records.
+                    first = partition.found(now, &answer);
+                    if first.is_ok() && partition.is_seen_in(&answer) {
+                        first = partition.out_of_range(now, policy, range);
+                    } else {
+                        partition.retry(now, Step::FindLeader);
+                    }
                 }
             }
         }
@@ -380,7 +468,7 @@ impl Stream for Consumer {
     type Item = Result<Vec<ConsumerRecord>, ConsumerError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_batch(cx).map(Some)
+        self.poll_until(cx, Until::Records).map(Some)
     }
 }
 

@@ -25,6 +25,9 @@ use crate::{
 /// How long a topic that was there may be missing: a broker that just started does not know all topics yet.
 const MISSING_PATIENCE: Duration = Duration::from_secs(5);
 
+/// So many tries in a row are nobody's business: a leader that moves takes as many.
+const SILENT_TRIES: u32 = 8;
+
 /// What a partition does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -45,7 +48,10 @@ pub(super) struct Partition {
     /// Changes with every seek, so that answers to older questions are known.
     pub(super) generation: u64,
     pub(super) step: Step,
+    /// Set with every change of the position, for those who watch it.
+    pub(super) moved: bool,
     at: Start,
+    leader_epoch: Option<i32>,
     topic_id: TopicId,
     buffer: Option<Buffer>,
     max_bytes: i32,
@@ -74,7 +80,9 @@ impl Partition {
             place,
             generation,
             step: Step::FindLeader,
+            moved: false,
             at: start,
+            leader_epoch: None,
             topic_id: TopicId::UNKNOWN,
             buffer: None,
             max_bytes: 0,
@@ -85,10 +93,24 @@ impl Partition {
         }
     }
 
+    /// Its topic must have this id, if it is known.
+    pub(super) fn of_topic(self, topic_id: TopicId) -> Self {
+        Self { topic_id, ..self }
+    }
+
+    pub(super) fn topic_id(&self) -> TopicId {
+        self.topic_id
+    }
+
+    pub(super) fn leader_epoch(&self) -> Option<i32> {
+        self.leader_epoch
+    }
+
     pub(super) fn seek(&mut self, start: Start, generation: u64) {
-        self.at = start;
         self.generation = generation;
         self.buffer = None;
+        self.leader_epoch = None;
+        self.go_to(start);
         if self.step != Step::FindLeader {
             self.step = Step::Idle;
         }
@@ -99,6 +121,11 @@ impl Partition {
             Start::Offset(offset) => Some(offset),
             Start::Beginning | Start::End => None,
         }
+    }
+
+    fn go_to(&mut self, at: Start) {
+        self.moved |= self.at != at;
+        self.at = at;
     }
 
     /// When it wants to go on, if it waits for nothing but the clock.
@@ -113,6 +140,7 @@ impl Partition {
     pub(super) fn want(&self, settings: &FetchSettings) -> Want {
         Want {
             place: self.place.clone(),
+            topic_id: self.topic_id,
             generation: self.generation,
             at: self.at,
             max_bytes: self.max_bytes.max(settings.max_partition_bytes),
@@ -122,6 +150,13 @@ impl Partition {
     pub(super) fn retry(&mut self, now: Moment, step: Step) {
         self.step = step;
         self.wake = now.after(self.backoff.next_wait());
+        // That is after some seconds, and then about once a minute.
+        if self.backoff.tries() % 60 == SILENT_TRIES {
+            tracing::warn!(
+                partition = %self.place, position = self.position(), tries = self.backoff.tries(),
+                "the partition can't be read for now; still trying"
+            );
+        }
     }
 
     /// Metadata of its topic came, or did not.
@@ -176,6 +211,13 @@ impl Partition {
         }
     }
 
+    /// Whether metadata shows its topic.
+    pub(super) fn is_seen_in(&self, answer: &Result<MetadataAnswer, ClientError>) -> bool {
+        let topics = answer.iter().flat_map(|answer| &answer.topics);
+        let ours = topics.filter(|topic| topic.name == self.place.topic).map(|topic| topic.verdict);
+        ours.into_iter().any(|v| matches!(v, MetadataVerdict::Known | MetadataVerdict::Leaderless))
+    }
+
     /// Looks again later, if it was looking; a fetch that is under way is left alone.
     fn look_again(&mut self, now: Moment) {
         if self.step == Step::FindLeader {
@@ -215,7 +257,7 @@ impl Partition {
     ) -> Result<Step, ConsumerError> {
         match fetched {
             Fetched::Start(offset) => {
-                self.at = Start::Offset(offset);
+                self.go_to(Start::Offset(offset));
                 self.step = Step::Idle;
             }
             Fetched::Payload(payload) => {
@@ -279,16 +321,22 @@ impl Partition {
             partition = %self.place, wanted, start, skipped,
             "the position is not in the log: reading goes on elsewhere"
         );
-        self.at = Start::Offset(start);
+        self.leader_epoch = None;
+        self.go_to(Start::Offset(start));
         Ok(())
     }
 
     /// The records of the next buffered batch that has any.
     pub(super) fn next_records(&mut self, now: Moment) -> Result<Next, ConsumerError> {
-        let Some(buffer) = &mut self.buffer else { return Ok(Next::Nothing) };
         loop {
+            let Some(buffer) = &mut self.buffer else { return Ok(Next::Nothing) };
             let records = match buffer.batches.next() {
-                Some(batch) => batch.and_then(|batch| read_batch(&mut buffer.filter, &batch)),
+                Some(batch) => batch.and_then(|batch| {
+                    let records = read_batch(&mut buffer.filter, &batch)?;
+                    let epoch = batch.header().partition_leader_epoch;
+                    self.leader_epoch = (epoch >= 0).then_some(epoch);
+                    Ok(records)
+                }),
                 None => {
                     if let Tail::FirstCut { needed_bytes, .. } = buffer.batches.tail() {
                         let needed = needed_bytes.and_then(|bytes| i32::try_from(bytes).ok());
@@ -301,8 +349,10 @@ impl Partition {
             };
             match records {
                 Ok(records) => {
-                    self.at = Start::Offset(buffer.filter.position());
+                    let position = buffer.filter.position();
+                    self.go_to(Start::Offset(position));
                     if !records.is_empty() {
+                        self.moved = false;
                         return Ok(Next::Records(self.placed(records)));
                     }
                 }
@@ -316,7 +366,7 @@ impl Partition {
         }
     }
 
-    fn placed(&self, records: Vec<crate::record::Record>) -> Vec<ConsumerRecord> {
+    fn placed(&self, records: Vec<crate::record::StoredRecord>) -> Vec<ConsumerRecord> {
         let placed = records.into_iter().map(|record| ConsumerRecord {
             topic: self.place.topic.clone(),
             partition: self.place.partition,
@@ -328,7 +378,7 @@ impl Partition {
 
 /// The records of a batch that are to be handed out. The filter's position moves in any case; the caller's only when all
 /// went well.
-fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::Record>, BatchError> {
+fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::StoredRecord>, BatchError> {
     let header = batch.header();
     let content = match (header.is_control(), header.is_transactional()) {
         (true, _) => BatchContent::Control(batch.control_type()),
@@ -338,9 +388,61 @@ fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::R
     let producer_id = (header.producer_id >= 0).then_some(ProducerId(header.producer_id));
     match filter.judge(&BatchSeen { last_offset: header.last_offset(), producer_id, content }) {
         Sight::Deliver { from } => {
-            let wanted = |r: &Result<crate::record::Record, _>| r.as_ref().map_or(true, |r| r.offset >= from);
+            let wanted =
+                |r: &Result<crate::record::StoredRecord, _>| r.as_ref().map_or(true, |r| r.offset >= from);
             batch.records()?.filter(wanted).collect()
         }
         Sight::Aborted | Sight::Control | Sight::Behind => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
+    use super::*;
+
+    /// Counts warnings.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == Level::WARN
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn a_partition_that_can_not_be_read_is_reported_after_a_while_and_then_now_and_then() {
+        let warnings = Warnings::default();
+        let mut partition = Partition::new(TopicPartition::new("t", 0), Start::Beginning, 1);
+        let mut told = Vec::new();
+        tracing::subscriber::with_default(warnings.clone(), || {
+            for tries in 1..=70 {
+                partition.retry(Moment::default(), Step::Idle);
+                if warnings.0.swap(0, Ordering::Relaxed) > 0 {
+                    told.push(tries);
+                }
+            }
+        });
+        assert_eq!(told, [8, 68]);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         router::{Purpose, Router},
     },
     exchange::{Fetch, FetchTarget, Isolation, ListOffsets, MetadataAnswer, OffsetAt},
-    ids::{NodeId, TopicName, TopicPartition},
+    ids::{NodeId, TopicId, TopicName, TopicPartition},
     net::CallError,
     proto::verdict::{self, FetchVerdict, ListOffsetsVerdict},
     wire::{
@@ -42,6 +42,7 @@ impl Default for FetchSettings {
 #[derive(Debug, Clone)]
 pub(super) struct Want {
     pub(super) place: TopicPartition,
+    pub(super) topic_id: TopicId,
     pub(super) generation: u64,
     pub(super) at: Start,
     pub(super) max_bytes: i32,
@@ -62,9 +63,20 @@ pub(super) enum Fetched {
 
 /// A job that is done.
 pub(super) enum Done {
-    Found { topics: Vec<TopicName>, answer: Result<MetadataAnswer, ClientError> },
-    Read { node: NodeId, fetched: Vec<(Want, Fetched)> },
-    Range { want: Want, range: Result<Range<i64>, ConsumerError> },
+    Found {
+        topics: Vec<TopicName>,
+        answer: Result<MetadataAnswer, ClientError>,
+    },
+    Read {
+        node: NodeId,
+        fetched: Vec<(Want, Fetched)>,
+    },
+    /// What the log holds, and the topic as it was seen after that.
+    Range {
+        want: Want,
+        range: Result<Range<i64>, ConsumerError>,
+        answer: Result<MetadataAnswer, ClientError>,
+    },
 }
 
 pub(super) async fn find(router: Arc<Router>, topics: Vec<TopicName>) -> Done {
@@ -73,16 +85,22 @@ pub(super) async fn find(router: Arc<Router>, topics: Vec<TopicName>) -> Done {
 }
 
 /// What the log of a partition holds.
+///
+/// The topic is looked at last: if it has its old id still, what was said before is of that topic.
 pub(super) async fn range(router: Arc<Router>, want: Want) -> Done {
+    let range = ends(&router, &want.place).await;
+    let answer = router.metadata(Some(vec![want.place.topic.clone()])).await;
+    Done::Range { want, range, answer }
+}
+
+async fn ends(router: &Arc<Router>, place: &TopicPartition) -> Result<Range<i64>, ConsumerError> {
     let mut ends = [0, 0];
     for (end, at) in ends.iter_mut().zip([OffsetAt::Earliest, OffsetAt::Latest]) {
-        let asked = vec![(want.place.clone(), at)];
-        match offsets::list(Arc::clone(&router), Isolation::Uncommitted, asked).await {
-            Ok(found) => *end = found.get(&want.place).copied().unwrap_or(0),
-            Err(error) => return Done::Range { want, range: Err(error) },
-        }
+        let asked = vec![(place.clone(), at)];
+        let found = offsets::list(Arc::clone(router), Isolation::Uncommitted, asked).await?;
+        *end = found.get(place).copied().unwrap_or(0);
     }
-    Done::Range { want, range: Ok(ends[0]..ends[1]) }
+    Ok(ends[0]..ends[1])
 }
 
 /// One Fetch for all partitions of a leader that stand at an offset; those that do not learn theirs first.
@@ -144,7 +162,8 @@ async fn fetch(
 ) -> Vec<(Want, Fetched)> {
     let target = |want: &Want| match want.at {
         Start::Offset(offset) => {
-            Some(FetchTarget { partition: want.place.clone(), offset, max_bytes: want.max_bytes })
+            let (partition, topic_id) = (want.place.clone(), want.topic_id);
+            Some(FetchTarget { partition, topic_id, offset, max_bytes: want.max_bytes })
         }
         Start::Beginning | Start::End => None,
     };

@@ -1,7 +1,7 @@
 //! Control batches: the markers that end a transaction in a partition's log.
 
 use super::{BatchBuilder, BatchError, SealedBatch, Stamp, bit, put};
-use crate::{ids::Identity, record::Record, wire::cursor::Cursor};
+use crate::{ids::Identity, record::StoredRecord, wire::cursor::Cursor};
 
 /// What a control record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ pub fn control_batch(marker: &ControlMarker) -> SealedBatch {
 }
 
 /// Reads the first record of a control batch.
-pub(super) fn parse(record: &Record) -> Result<ControlRecord, BatchError> {
+pub(super) fn parse(record: &StoredRecord) -> Result<ControlRecord, BatchError> {
     let mut key = Cursor::new(record.key.as_deref().unwrap_or_default());
     let (Ok(version), Ok(number)) = (key.i16(), key.i16()) else {
         return Err(BatchError::Control { reason: "its key is too short" });

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{BatchError, BatchHeader, RecordFault, TimestampType};
 use crate::{
-    record::{Header, HeaderRef, Record},
+    record::{Header, HeaderRef, StoredRecord},
     wire::cursor::{Cursor, Fault},
 };
 
@@ -41,7 +41,7 @@ pub struct Records {
 pub struct RecordView<'a> {
     /// Its offset in the partition.
     pub offset: i64,
-    /// Milliseconds since the Unix epoch, as [`Record::timestamp`].
+    /// Milliseconds since the Unix epoch, as [`StoredRecord::timestamp`].
     pub timestamp: i64,
     /// The key, or null.
     pub key: Option<&'a [u8]>,
@@ -158,7 +158,7 @@ impl Records {
 }
 
 impl Iterator for Records {
-    type Item = Result<Record, BatchError>;
+    type Item = Result<StoredRecord, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let parsed = match self.parse_next() {
@@ -173,7 +173,7 @@ impl Iterator for Records {
             let value = value.map(|range| self.body.slice(range));
             headers.push(Header { key: self.body.slice(key), value });
         }
-        Some(Ok(Record {
+        Some(Ok(StoredRecord {
             offset: parsed.offset,
             timestamp: parsed.timestamp,
             key: parsed.key.map(|range| self.body.slice(range)),

@@ -4,15 +4,17 @@ use bytes::Bytes;
 
 use super::{AbortedTransaction, CurrentLeader, FetchError, FetchPartition, FetchResponse, FetchTopic};
 use crate::{
-    ids::{NodeId, TopicName},
+    ids::{NodeId, TopicId, TopicName},
     wire::cursor::{Cursor, Fault},
 };
 
-/// The first version with the log's start, with an error and a session, with a preferred replica, with compact lengths.
+/// The first version with the log's start, with an error and a session, with a preferred replica, with compact lengths, with
+/// topics' ids.
 pub(super) const FIRST_LOG_START: i16 = 5;
 pub(super) const FIRST_SESSION: i16 = 7;
 pub(super) const FIRST_PREFERRED_REPLICA: i16 = 11;
 pub(super) const FIRST_FLEXIBLE: i16 = 12;
+pub(super) const FIRST_TOPIC_IDS: i16 = 13;
 
 /// The tagged field of a partition that names its leader.
 const TAG_CURRENT_LEADER: u32 = 1;
@@ -52,13 +54,27 @@ impl<'a> Reader<'a> {
     }
 
     fn topic(&mut self) -> Result<FetchTopic, FetchError> {
+        let (name, id) = if self.version >= FIRST_TOPIC_IDS {
+            (TopicName::from(""), self.topic_id()?)
+        } else {
+            (self.name()?, TopicId::UNKNOWN)
+        };
+        let partitions = self.list(Self::partition, smallest::PARTITION)?;
+        self.tags()?;
+        Ok(FetchTopic { name, id, partitions })
+    }
+
+    fn name(&mut self) -> Result<TopicName, FetchError> {
         let length = self.length()?;
         let name = self.bytes(length)?;
         let name = std::str::from_utf8(&name).map_err(|_| FetchError::Name { at: self.cursor.position() })?;
-        let name = TopicName::from(name);
-        let partitions = self.list(Self::partition, smallest::PARTITION)?;
-        self.tags()?;
-        Ok(FetchTopic { name, partitions })
+        Ok(TopicName::from(name))
+    }
+
+    fn topic_id(&mut self) -> Result<TopicId, FetchError> {
+        let mut id = [0; 16];
+        id.copy_from_slice(&self.bytes(16)?);
+        Ok(TopicId(id))
     }
 
     fn partition(&mut self) -> Result<FetchPartition, FetchError> {

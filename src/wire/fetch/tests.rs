@@ -14,7 +14,7 @@ use kafka_protocol::{
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 
 use super::{
-    reader::{FIRST_FLEXIBLE, FIRST_LOG_START, FIRST_PREFERRED_REPLICA, FIRST_SESSION},
+    reader::{FIRST_FLEXIBLE, FIRST_LOG_START, FIRST_PREFERRED_REPLICA, FIRST_SESSION, FIRST_TOPIC_IDS},
     *,
 };
 
@@ -33,6 +33,7 @@ fn encode(version: i16, response: &FetchResponse) -> Bytes {
 fn foreign_topic(version: i16, topic: &FetchTopic) -> FetchableTopicResponse {
     let mut foreign = FetchableTopicResponse::default()
         .with_topic(ForeignTopicName(StrBytes::from_string(topic.name.to_string())))
+        .with_topic_id(uuid::Uuid::from_bytes(topic.id.0))
         .with_partitions(topic.partitions.iter().map(|p| foreign_partition(version, p)).collect());
     if version >= FIRST_FLEXIBLE {
         foreign = foreign.with_unknown_tagged_field(77, Bytes::from_static(b"later"));
@@ -77,6 +78,13 @@ fn trimmed(version: i16, mut response: FetchResponse) -> FetchResponse {
     if version < FIRST_SESSION {
         (response.error_code, response.session_id) = (0, 0);
     }
+    for topic in &mut response.topics {
+        if version < FIRST_TOPIC_IDS {
+            topic.id = TopicId::UNKNOWN;
+        } else {
+            topic.name = "".into();
+        }
+    }
     for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         if version < FIRST_LOG_START {
             partition.log_start_offset = -1;
@@ -119,8 +127,8 @@ fn any_partition() -> impl Strategy<Value = FetchPartition> {
 }
 
 fn any_response() -> impl Strategy<Value = FetchResponse> {
-    let topic = ("[a-zé.]{1,140}", vec(any_partition(), 0..4))
-        .prop_map(|(name, partitions)| FetchTopic { name: name.into(), partitions });
+    let topic = ("[a-zé.]{1,140}", any::<[u8; 16]>(), vec(any_partition(), 0..4))
+        .prop_map(|(name, id, partitions)| FetchTopic { name: name.into(), id: TopicId(id), partitions });
     (any::<i32>(), any::<i16>(), any::<i32>(), vec(topic, 0..4)).prop_map(
         |(throttle_ms, error_code, session_id, topics)| FetchResponse {
             throttle_ms,
@@ -133,14 +141,14 @@ fn any_response() -> impl Strategy<Value = FetchResponse> {
 
 proptest! {
     #[test]
-    fn what_the_schema_writes_is_read(version in 4..=12i16, response in any_response()) {
+    fn what_the_schema_writes_is_read(version in 4..=13i16, response in any_response()) {
         let response = trimmed(version, response);
         let bytes = encode(version, &response);
         prop_assert_eq!(FetchResponse::read(version, &bytes), Ok(response));
     }
 
     #[test]
-    fn a_cut_response_is_refused(version in 4..=12i16, response in any_response(), cut in any::<Index>()) {
+    fn a_cut_response_is_refused(version in 4..=13i16, response in any_response(), cut in any::<Index>()) {
         let bytes = encode(version, &trimmed(version, response));
         let cut = bytes.slice(..cut.index(bytes.len()));
         prop_assert!(FetchResponse::read(version, &cut).is_err());
@@ -148,7 +156,7 @@ proptest! {
 
     #[test]
     fn a_damaged_response_is_read_or_refused(
-        version in 4..=12i16,
+        version in 4..=13i16,
         response in any_response(),
         damage in vec((any::<Index>(), prop_oneof![any::<u8>(), Just(0xff), Just(0x7f)]), 1..8),
     ) {
@@ -161,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(version in 4..=12i16, bytes in vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_or_refused(version in 4..=13i16, bytes in vec(any::<u8>(), 0..200)) {
         let _ = FetchResponse::read(version, &bytes.into());
     }
 }
@@ -180,7 +188,7 @@ fn records_are_slices_of_the_response() {
         current_leader: None,
         records,
     };
-    let topics = vec![FetchTopic { name: "t".into(), partitions: vec![partition] }];
+    let topics = vec![FetchTopic { name: "t".into(), id: TopicId::UNKNOWN, partitions: vec![partition] }];
     let bytes = encode(11, &FetchResponse { throttle_ms: 0, error_code: 0, session_id: 0, topics });
     let read = FetchResponse::read(11, &bytes).unwrap();
     let records = &read.topics[0].partitions[0].records;
@@ -190,7 +198,7 @@ fn records_are_slices_of_the_response() {
 #[test]
 fn null_records_are_no_records() {
     let partition = PartitionData::default().with_records(None).with_aborted_transactions(None);
-    for version in 4..=12 {
+    for version in 4..=13 {
         let topic = FetchableTopicResponse::default().with_partitions(vec![partition.clone()]);
         let mut bytes = BytesMut::new();
         ForeignResponse::default().with_responses(vec![topic]).encode(&mut bytes, version).unwrap();
@@ -219,7 +227,7 @@ fn counts_that_cannot_be_are_refused() {
 
 #[test]
 fn other_versions_and_trailing_bytes_are_refused() {
-    for version in [-1, 3, 13] {
+    for version in [-1, 3, 14] {
         assert_eq!(FetchResponse::read(version, &Bytes::new()), Err(FetchError::Version(version)));
     }
     let body = Bytes::from_static(&[0; 9]);
@@ -237,4 +245,11 @@ fn a_number_of_tags_that_lies_ends_with_the_response() {
     let mut body = BytesMut::from(&[0; 10][..]);
     body.put_slice(&[1, 0xff, 0xff, 0xff, 0xff, 0x0f, 5, 0, 6, 1, 0]);
     assert!(matches!(FetchResponse::read(12, &body.freeze()), Err(FetchError::End { .. })));
+}
+
+#[test]
+fn the_emptiest_topics_take_no_more_memory_than_stated() {
+    // A list may have room for twice its elements; a name has two counters.
+    let most = 2 * size_of::<FetchTopic>() + 2 * size_of::<usize>();
+    assert!(most <= 43 * 3, "{most} bytes for a topic of 3 bytes");
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 
 use super::{Batch, BatchBuilder, BatchError, Batches, SealedBatch, put, put_crc};
-use crate::record::{Compression, HeaderRef, Record, RecordRef};
+use crate::record::{Compression, HeaderRef, RecordRef, StoredRecord};
 
 /// A record that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Sample {
     }
 
     /// The sample behind a record that was read.
-    fn from_record(record: Record) -> Self {
+    fn from_record(record: StoredRecord) -> Self {
         let headers = record.headers.into_iter().map(|h| (h.key.to_vec(), h.value.map(Vec::from))).collect();
         Self {
             timestamp: record.timestamp,
@@ -72,7 +72,7 @@ fn read(bytes: impl Into<Bytes>) -> Result<Batch, BatchError> {
 }
 
 /// All records of a batch, or what is wrong with one.
-fn records(batch: &Batch) -> Result<Vec<Record>, BatchError> {
+fn records(batch: &Batch) -> Result<Vec<StoredRecord>, BatchError> {
     batch.records()?.collect()
 }
 

@@ -14,14 +14,14 @@ use proptest::prelude::*;
 use super::{Sample, any_compression, any_samples, batch_of, forged, read, records, seal, with_body};
 use crate::{
     ids::Identity,
-    record::{Compression, Record},
+    record::{Compression, StoredRecord},
     wire::batch::{
         Batch, BatchError, BatchHeader, Batches, ControlMarker, ControlRecord, ControlType, Stamp, Tail,
         TimestampType, at, bit, control_batch,
     },
 };
 
-fn texts(records: &[Record]) -> Vec<(i64, &str)> {
+fn texts(records: &[StoredRecord]) -> Vec<(i64, &str)> {
     records.iter().map(|r| (r.offset, std::str::from_utf8(r.value.as_ref().unwrap()).unwrap())).collect()
 }
 

@@ -4,10 +4,10 @@ use super::*;
 
 const MAX: usize = 1 << 20;
 
-fn file(content: &[u8]) -> (tempfile::NamedTempFile, Source) {
+fn file(content: &[u8]) -> (tempfile::NamedTempFile, LinesInput) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
-    let source = Source::File(file.path().to_owned());
+    let source = LinesInput::File(file.path().to_owned());
     (file, source)
 }
 
@@ -97,20 +97,53 @@ async fn a_line_that_is_too_long_can_be_passed_over_and_does_not_break_the_hash(
     assert_eq!(reopened(&long, position).await.unwrap().len(), 1);
 }
 
+/// The reader's thread may have sent nothing yet, so that a single poll gives up anywhere.
+#[tokio::test]
+async fn passing_over_a_line_can_be_given_up_at_any_moment() {
+    let long = [vec![b'x'; 600_000], b"\nb\n".to_vec()].concat();
+    let (_file, source) = file(&long);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { line: 1, .. })));
+    while futures::FutureExt::now_or_never(input.pass_line()).is_none() {
+        assert_eq!(input.position().bytes, 0, "it is passed as a whole");
+        assert_eq!(input.ready_line().unwrap(), None);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((input.position().bytes, input.position().lines), (600_001, 1));
+    assert_eq!(lines(&mut input, 2).await, ["b"]);
+
+    let (_file, source) = file(&long);
+    let mut input = Input::open(&source, InputPosition::default(), 100_000).await.unwrap();
+    assert!(matches!(input.next_line().await, Err(InputError::LineTooLong { .. })));
+    _ = futures::FutureExt::now_or_never(input.pass_line());
+    assert_eq!(lines(&mut input, 1).await, ["b"], "the next call goes on with it");
+}
+
 #[tokio::test]
 async fn a_named_pipe_cannot_be_read_again() {
     let (kept, source) = file(b"a\n");
     assert!(source.is_seekable());
     drop(kept);
-    assert!(!source.is_seekable() && !Source::Stdin.is_seekable());
-    assert!(!Source::File("/dev/null".into()).is_seekable());
+    assert!(!source.is_seekable() && !LinesInput::Stdin.is_seekable());
+    assert!(!LinesInput::File("/dev/null".into()).is_seekable());
 }
 
 #[tokio::test]
 async fn a_missing_file_and_a_directory_are_named() {
     for path in ["/nowhere/at/all", "/"] {
-        let source = Source::File(path.into());
+        let source = LinesInput::File(path.into());
         let error = Input::open(&source, InputPosition::default(), MAX).await.unwrap_err();
         assert!(error.to_string().starts_with(path), "{error}");
+    }
+}
+
+/// The address 0 is never mapped, so that reading there fails.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_read_that_fails_is_not_the_end_of_the_input() {
+    let source = LinesInput::File("/proc/self/mem".into());
+    let mut input = Input::open(&source, InputPosition::default(), MAX).await.unwrap();
+    for _ in 0..3 {
+        assert!(matches!(input.next_line().await, Err(InputError::Io { .. })));
     }
 }

@@ -9,11 +9,11 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::checkpoint::state::InputPosition;
+use super::position::InputPosition;
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum LinesInput {
     /// A file; it can be read again from any position.
     File(PathBuf),
     /// The standard input; a restart needs the same stream fed again.
@@ -87,12 +87,16 @@ pub struct Input {
     partial: Vec<u8>,
     position: InputPosition,
     before_last: InputPosition,
+    /// Set while a line that is too long is being passed over: how far that is.
+    passing: Option<InputPosition>,
     line: Vec<u8>,
     max_line_bytes: usize,
     ended: bool,
+    /// After an error the thread is gone, and its silence is no end of the input.
+    broken: Option<(io::ErrorKind, String)>,
 }
 
-impl Source {
+impl LinesInput {
     /// Its name, for messages and for the checkpoint.
     #[must_use]
     pub fn name(&self) -> String {
@@ -119,18 +123,18 @@ impl Input {
     /// # Errors
     /// [`InputError`].
     pub async fn open(
-        source: &Source,
+        source: &LinesInput,
         position: InputPosition,
         max_line_bytes: usize,
     ) -> Result<Self, InputError> {
         let name = source.name();
         let (to_us, chunks) = mpsc::channel(4);
         match source {
-            Source::File(path) => {
+            LinesInput::File(path) => {
                 let file = open_file(path, &name)?;
                 std::thread::spawn(move || read_all(file, &to_us));
             }
-            Source::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
+            LinesInput::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
         }
         let start = InputPosition { source: Arc::from(name.as_str()), ..InputPosition::default() };
         let mut input = Self {
@@ -141,9 +145,11 @@ impl Input {
             partial: Vec::new(),
             before_last: start.clone(),
             position: start,
+            passing: None,
             line: Vec::new(),
             max_line_bytes,
             ended: false,
+            broken: None,
         };
         input.skip_to(position).await?;
         Ok(input)
@@ -170,6 +176,9 @@ impl Input {
     /// # Cancel safety
     /// Cancel safe: a line is taken when it is returned.
     pub async fn next_line(&mut self) -> Result<Option<&[u8]>, InputError> {
+        if self.passing.is_some() {
+            self.pass_line().await?;
+        }
         while !self.cut()? {
             if self.ended {
                 return Ok(self.last_line());
@@ -184,34 +193,43 @@ impl Input {
     /// # Errors
     /// [`InputError`].
     pub fn ready_line(&mut self) -> Result<Option<&[u8]>, InputError> {
-        if self.cut()? {
+        if self.passing.is_none() && self.cut()? {
             return Ok(Some(self.line.strip_suffix(b"\n").unwrap_or(&self.line)));
         }
         Ok(None)
     }
 
-    /// Passes over a line that is too long. Not cancel safe.
+    /// Passes over a line that is too long.
     ///
     /// # Errors
     /// [`InputError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the position stays before the line until it is passed, and the next call for a line goes on with it.
     pub async fn pass_line(&mut self) -> Result<(), InputError> {
         let begin = std::mem::take(&mut self.partial);
-        self.before_last.clone_from(&self.position);
-        self.position.lines += 1;
-        self.position.bytes += begin.len() as u64;
-        self.position.hash.update(&begin);
-        loop {
-            let rest = &self.chunk[self.at..];
-            let end = rest.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(rest.len(), |end| end + 1);
-            self.position.bytes += taken as u64;
-            self.position.hash.update(&rest[..taken]);
-            self.at += taken;
-            if end.is_some() || self.ended {
-                return Ok(());
-            }
+        self.passing.get_or_insert_with(|| self.position.clone()).take_in(&begin);
+        while !self.pass_chunk() {
             self.more().await?;
         }
+        Ok(())
+    }
+
+    /// Passes over what is in the chunk of the line that is being passed over; true at its end.
+    fn pass_chunk(&mut self) -> bool {
+        let Some(passing) = &mut self.passing else { return true };
+        let rest = &self.chunk[self.at..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(rest.len(), |end| end + 1);
+        passing.take_in(&rest[..taken]);
+        self.at += taken;
+        if end.is_none() && !self.ended {
+            return false;
+        }
+        passing.lines += 1;
+        std::mem::swap(&mut self.position, passing);
+        self.before_last = self.passing.take().unwrap_or_default();
+        true
     }
 
     /// Moves one whole line from the chunk to `self.line`.
@@ -245,23 +263,23 @@ impl Input {
         std::mem::swap(&mut self.line, &mut self.partial);
         self.partial.clear();
         self.before_last.clone_from(&self.position);
-        self.position.bytes += self.line.len() as u64;
+        self.position.take_in(&self.line);
         self.position.lines += 1;
-        self.position.hash.update(&self.line);
     }
 
     async fn more(&mut self) -> Result<(), InputError> {
-        match self.chunks.recv().await {
-            Some(Ok(chunk)) => {
-                self.chunk = chunk;
-                self.at = 0;
+        if self.broken.is_none() {
+            match self.chunks.recv().await {
+                Some(Ok(chunk)) => {
+                    self.chunk = chunk;
+                    self.at = 0;
+                }
+                Some(Err(error)) => self.broken = Some((error.kind(), error.to_string())),
+                None => self.ended = true,
             }
-            Some(Err(error)) => {
-                return Err(InputError::Io { source_name: self.name.clone(), error });
-            }
-            None => self.ended = true,
         }
-        Ok(())
+        let Some((kind, text)) = self.broken.clone() else { return Ok(()) };
+        Err(InputError::Io { source_name: self.name.clone(), error: io::Error::new(kind, text) })
     }
 
     async fn skip_to(&mut self, target: InputPosition) -> Result<(), InputError> {
@@ -303,8 +321,7 @@ impl Input {
             None => Ok(()),
             Some(b'\n') => {
                 self.at += 1;
-                self.position.bytes += 1;
-                self.position.hash.update(b"\n");
+                self.position.take_in(b"\n");
                 Ok(())
             }
             Some(_) => Err(InputError::LineGrew { line }),

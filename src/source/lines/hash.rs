@@ -100,12 +100,12 @@ impl InputHash {
         self.total
     }
 
-    pub(super) fn write(&self, fields: Fields) -> Fields {
+    pub(crate) fn write(&self, fields: Fields) -> Fields {
         let lanes = self.lanes.iter().fold(fields, |fields, lane| fields.u64(*lane));
         lanes.u64(self.total).bytes(&self.rest[..self.rest_len])
     }
 
-    pub(super) fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(fields: &mut Reader<'_>) -> Result<Self, StateError> {
         let lanes = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
         let total = fields.u64()?;
         let left = fields.bytes()?;

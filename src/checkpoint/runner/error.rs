@@ -1,0 +1,211 @@
+//! Why a run ends early, and what it did.
+
+use std::time::Duration;
+
+use super::{event::TaskName, graph::GraphError, operator::OperatorError};
+use crate::{
+    checkpoint::StoreError,
+    client::{ClientError, SendError, TopicError},
+    ids::TopicPartition,
+    proto::{
+        cause::CauseKind,
+        checkpoint::{
+            Misuse,
+            coordinator::{AbortCause, ConfigError},
+        },
+        committable::Committable,
+        resume::Outcome,
+        sealed::StateError,
+        settle::CommittedButHanging,
+    },
+    sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
+    source::SourceError,
+};
+
+/// What a run did.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// Records that sinks took, in this run.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Checkpoints that became complete.
+    pub checkpoints: u64,
+    /// Checkpoints that were given up.
+    pub failed_checkpoints: u64,
+    /// Transactions of an earlier run that recovery committed.
+    pub resumed: u64,
+    /// Leftovers that recovery aborted.
+    pub aborted: u64,
+    /// How often the job went back to its last checkpoint by itself.
+    pub restarts: u64,
+    /// Decided transactions whose marker is missing on a partition, now.
+    pub hanging: Vec<CommittedButHanging>,
+    /// True when all sources came to their end, and everything is committed.
+    pub finished: bool,
+}
+
+/// Why a run ended early. What the last complete checkpoint holds is safe; run it again to go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The graph can't be run.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The settings can't work.
+    #[error(transparent)]
+    Checkpoints(#[from] ConfigError),
+    /// The sink's settings can't work.
+    #[error(transparent)]
+    Sink(#[from] SinkConfigError),
+    /// The state can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A part of the state can't be read.
+    #[error("the state of `{uid}`: {cause}")]
+    State {
+        /// Whose state.
+        uid: String,
+        /// What is wrong with it.
+        cause: StateError,
+    },
+    /// The restored checkpoint has state that nothing in the graph takes: it would be lost.
+    #[error(
+        "the restored checkpoint has state of `{uid}`, which is not in the pipeline; give its successor this uid, or begin with new state"
+    )]
+    Orphaned {
+        /// Whose state.
+        uid: String,
+    },
+    /// The topic can't be used.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The cluster does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Recovery did not finish.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// A subtask gave up.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// Too many checkpoints failed.
+    #[error("a checkpoint failed: {0}")]
+    Checkpoint(AbortCause),
+}
+
+/// Why a subtask gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// A source can't be read.
+    #[error("{task}: {error}")]
+    Source {
+        /// The subtask.
+        task: TaskName,
+        /// Why.
+        error: SourceError,
+    },
+    /// An operator failed.
+    #[error("{task}: {error}")]
+    Operator {
+        /// The subtask.
+        task: TaskName,
+        /// Why.
+        error: OperatorError,
+    },
+    /// A record can't be written, or the transaction can only be aborted.
+    #[error("{task}: {error}")]
+    Write {
+        /// The subtask.
+        task: TaskName,
+        /// Why.
+        error: WriteError,
+    },
+    /// A transaction was not prepared.
+    #[error("{task}: {error}")]
+    Prepare {
+        /// The subtask.
+        task: TaskName,
+        /// Why.
+        error: PrepareCommitError,
+    },
+    /// Every transactional id is in use.
+    #[error(
+        "{task}: no transactional id became free within {after:?} (max.block.ms): commits are late; look at the \
+         brokers, or give the sink more slots"
+    )]
+    Exhausted {
+        /// The subtask.
+        task: TaskName,
+        /// How long it waited.
+        after: Duration,
+    },
+    /// A committable of a complete checkpoint is not committed.
+    #[error("not committed: {} ({}): {}", .0.committable.transactional_id, .0.committable.identity, .0.story())]
+    NotCommitted(Box<Committed>),
+    /// The topic was deleted while records of a complete checkpoint were on their way to its readers.
+    #[error("LOST: the topic was deleted between prepare and commit: {}", committable.transactional_id)]
+    Gone {
+        /// What was committed.
+        committable: Box<Committable>,
+        /// Where its records are gone.
+        partitions: Vec<TopicPartition>,
+    },
+    /// The alignment was told what can't be; that is a bug.
+    #[error("a barrier came that can't be ({0}); please report it")]
+    Misuse(#[from] Misuse),
+    /// A task panicked; that is a bug, perhaps in an operator.
+    #[error("a task panicked")]
+    Panicked,
+}
+
+impl RunError {
+    /// What was not committed, by recovery or later.
+    #[must_use]
+    pub fn not_committed(&self) -> &[Committed] {
+        match self {
+            Self::Recover(RecoverError::NotCommitted(all)) => all,
+            Self::Task(TaskError::NotCommitted(one)) => std::slice::from_ref(one),
+            _ => &[],
+        }
+    }
+
+    /// True when records of a complete checkpoint are proven to be lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let lost = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Lost { .. } | Outcome::Aborted));
+        matches!(self, Self::Task(TaskError::Gone { .. })) || self.not_committed().iter().any(lost)
+    }
+
+    /// True when it can't be told whether records of a complete checkpoint are committed.
+    #[must_use]
+    pub fn is_undecidable(&self) -> bool {
+        let open = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Undecidable(_)));
+        self.not_committed().iter().any(open)
+    }
+
+    /// True when the same job, started again from its last checkpoint, may go through.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        let cause = match self {
+            Self::Task(TaskError::Write { error: WriteError::Send(SendError::Failed(cause)), .. }) => cause,
+            Self::Task(TaskError::Prepare { error, .. }) => match &error.source {
+                PrepareFailure::Failed(failed) => &failed.cause,
+                // A checkpoint that comes in time is all that it needs.
+                PrepareFailure::TooOld(_) => return true,
+            },
+            Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
+            _ => return false,
+        };
+        matches!(
+            cause.kind,
+            CauseKind::Fenced
+                | CauseKind::InvalidState
+                | CauseKind::DeliveryTimeout
+                | CauseKind::SequenceGap
+                | CauseKind::Unreachable
+        )
+    }
+}

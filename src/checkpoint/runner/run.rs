@@ -1,0 +1,226 @@
+//! A run of a job: from a checkpoint to running subtasks, and back to the checkpoint after a failure.
+
+use std::{future::Future, pin::pin, sync::Arc};
+
+use futures::{FutureExt, future::FusedFuture};
+
+use super::{
+    attempt::{Attempt, Start},
+    build::{Surroundings, build},
+    commits::Commits,
+    config::RunConfig,
+    counters::Counters,
+    error::{RunError, RunSummary, TaskError},
+    graph::{Kind, Node, Pipeline, SinkSpec},
+    restore::Restored,
+};
+use crate::{
+    checkpoint::{Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, step::Note},
+    client::{Client, Topic},
+    proto::{checkpoint::CheckpointKind, pool::WriterState, settle::Settled},
+    sink::{Committer, RecoveryReport, Sink, SinkState, SinkWriter},
+};
+
+impl Pipeline {
+    /// Runs the job until all its sources come to their end, `stop` is done, or something is wrong.
+    ///
+    /// It begins where the last complete checkpoint in `store` ends. On `stop` it takes one more checkpoint and
+    /// commits it. After a failure that may pass it goes back to the last complete checkpoint by itself, as often as
+    /// `config` says.
+    ///
+    /// # Errors
+    /// [`RunError`], with what was done until then; everything up to the last complete checkpoint is safe.
+    ///
+    /// # Cancel safety
+    /// Dropping the future is like a crash: run the job again.
+    pub async fn run(
+        &self,
+        client: &Client,
+        store: &mut dyn CheckpointStore,
+        config: &RunConfig,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<RunSummary, (RunError, RunSummary)> {
+        let mut stop = pin!(stop.fuse());
+        let (mut summary, mut newest_id) = (RunSummary::default(), 0);
+        let mut left = config.restart_attempts;
+        loop {
+            let before = summary.checkpoints;
+            let life = Life { client, store, config, summary: &mut summary, newest_id: &mut newest_id };
+            let error = match self.live(life, &mut stop).await {
+                Ok(()) => return Ok(summary),
+                Err(error) => error,
+            };
+            if summary.checkpoints > before {
+                left = config.restart_attempts;
+            }
+            if left == 0 || !error.is_transient() || stop.is_terminated() {
+                return Err((error, summary));
+            }
+            left -= 1;
+            summary.restarts += 1;
+            tracing::warn!(%error, "the job goes back to its last checkpoint");
+            let clock = client.clock();
+            clock.sleep_until(Some(clock.now().after(config.restart_delay))).await;
+        }
+    }
+
+    async fn live(
+        &self,
+        life: Life<'_>,
+        stop: &mut (impl FusedFuture<Output = ()> + Unpin),
+    ) -> Result<(), RunError> {
+        let Life { client, store, config, summary, newest_id } = life;
+        let nodes = self.nodes()?;
+        let (spec, parallelism) = sink_of(&nodes);
+        spec.config.validate()?;
+        let topic = client.topic(&spec.topic).await?;
+        let (checkpoint, refused) = self.restored(client, store, &topic).await?;
+        let restored = Restored::read(&checkpoint, &nodes, &*store.states()).await?;
+        let sink = Sink::new(client.clone(), Arc::new(spec.config.clone()), vec![topic.clone()]);
+        let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
+        summary.resumed += report.resumed.len() as u64;
+        summary.aborted += report.aborted.len() as u64;
+        if let Some(error) = refused {
+            look_after(&sink.committer(), &checkpoint).await?;
+            return Err(error.into());
+        }
+        let counters = Arc::new(Counters::default());
+        let around = Surroundings {
+            config,
+            clock: client.clock(),
+            states: store.states(),
+            counters: Arc::clone(&counters),
+            topic,
+            writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
+            settle_timeout: spec.config.settle_timeout,
+        };
+        let built = build(&nodes, &restored, around).await?;
+        let start = Start { checkpoint, newest_id: *newest_id, was_finished: restored.is_finished() };
+        let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
+        let result = attempt.play(stop).await;
+        attempt.end().await;
+        *newest_id = attempt.newest_id();
+        summary.checkpoints += attempt.completed;
+        summary.failed_checkpoints += attempt.failed;
+        summary.records += counters.records();
+        summary.bytes += counters.bytes();
+        summary.hanging = counters.take_hanging();
+        summary.finished = matches!(result, Ok(CheckpointKind::Final));
+        result.map(|_| ())
+    }
+
+    /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids must outlive a crash before the
+    /// first real one.
+    async fn restored(
+        &self,
+        client: &Client,
+        store: &mut dyn CheckpointStore,
+        topic: &Topic,
+    ) -> Result<(Checkpoint, Option<StoreError>), RunError> {
+        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
+        if let Some(found) = store.load().await? {
+            let binding = Binding {
+                job_id: Some(Arc::clone(&self.job_id)),
+                cluster_id: Some(cluster_id),
+                topic: Some(Arc::clone(topic.name())),
+                topic_id: Some(topic.id()),
+                ..Binding::default()
+            };
+            return match binding.check(&found) {
+                // What it lists is looked after first: its loss must be told.
+                Err(error @ StoreError::TopicRecreated { .. }) => Ok((found, Some(error))),
+                checked => Ok(checked.map(|()| (found, None))?),
+            };
+        }
+        let first = Checkpoint {
+            id: 0,
+            owner_epoch: 0,
+            job_id: Arc::clone(&self.job_id),
+            cluster_id,
+            topic: Arc::clone(topic.name()),
+            topic_id: topic.id(),
+            operators: Vec::new(),
+            committables: Vec::new(),
+            writers: Vec::new(),
+        };
+        store.write(&first, &mut |_| {}).await?;
+        Ok((first, None))
+    }
+}
+
+/// What the lives of a job share, from one restart to the next.
+struct Life<'a> {
+    client: &'a Client,
+    store: &'a mut dyn CheckpointStore,
+    config: &'a RunConfig,
+    summary: &'a mut RunSummary,
+    /// The newest checkpoint that was begun: ids of those that failed are not used again.
+    newest_id: &'a mut u64,
+}
+
+fn sink_of(nodes: &[Node]) -> (&SinkSpec, u32) {
+    let sinks = nodes.iter().filter_map(|node| match &node.kind {
+        Kind::Sink(spec) => Some((spec, node.parallelism)),
+        Kind::Source(_) | Kind::Operator(_) => None,
+    });
+    let mut sinks = sinks;
+    // `nodes` has made sure that there is one.
+    sinks.next().unwrap_or_else(|| unreachable!("a checked graph has a sink"))
+}
+
+async fn recover(
+    sink: &Sink,
+    subtasks: u32,
+    checkpoint: &Checkpoint,
+    config: &RunConfig,
+) -> Result<(Vec<SinkWriter>, RecoveryReport), RunError> {
+    let state = SinkState {
+        checkpoint: checkpoint.id,
+        committables: checkpoint.committables.iter().map(|l| (l.committable.clone(), l.status)).collect(),
+        writers: checkpoint.writers.clone(),
+    };
+    config.steps.note(Note::Recovery);
+    let steps = config.steps.clone();
+    let (writers, report) = sink.recover(subtasks, state, &move |phase| steps.recovery(phase)).await?;
+    config
+        .steps
+        .note(Note::Recovered { resumed: report.resumed.len() as u64, aborted: report.aborted.len() as u64 });
+    for blind in &report.blind {
+        tracing::warn!(?blind, "recovery could not see everything");
+    }
+    Ok((writers, report))
+}
+
+/// Sees whether what was committed is still there.
+async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<(), TaskError> {
+    for ListedCommittable { committable, .. } in &checkpoint.committables {
+        match committer.settle(committable).await {
+            Ok(Settled { gone }) if !gone.is_empty() => {
+                let committable = Box::new(committable.clone());
+                return Err(TaskError::Gone { committable, partitions: gone });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Gives each writer the committables and the hanging transactions of the ids that it answers for.
+fn with_commits(
+    (client, sink): (&Client, &Sink),
+    config: &RunConfig,
+    writers: Vec<SinkWriter>,
+    (checkpoint, report): (&Checkpoint, RecoveryReport),
+) -> Vec<(SinkWriter, Commits)> {
+    let states: Vec<WriterState> = writers.iter().map(SinkWriter::snapshot).collect();
+    let owned = |index: usize, id| WriterState::owner(&states, id) == index;
+    let one = |(index, writer): (usize, SinkWriter)| {
+        let listed = checkpoint.committables.iter();
+        let listed: Vec<ListedCommittable> =
+            listed.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
+        let hanging = report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
+        let ways = (client.clone(), sink.committer());
+        (writer, Commits::restored(ways, config.on_hanging, listed, hanging))
+    };
+    writers.into_iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,259 @@
+//! A subtask of the sink: a writer, and the commits of what it prepared.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+
+use super::{
+    commits::{Commits, Outcomes},
+    counters::Counters,
+    error::TaskError,
+    event::JobEvent,
+    gate::{Arrival, Gate},
+    in_flight,
+    port::{Command, News, Port, SinkPart, TaskState},
+};
+use crate::{
+    checkpoint::{
+        StateHandle, StoreError,
+        step::{Note, Part, Step, Steps},
+    },
+    client::Topic,
+    ids::Moment,
+    net::Background,
+    proto::checkpoint::alignment::Barrier,
+    record::Record,
+    sink::{SinkWriter, WriteError},
+};
+
+/// Records that are written before commands and barriers are looked at again.
+const BURST: usize = 64;
+/// How often a sink with nothing to write looks at lingering batches.
+const TICK: Duration = Duration::from_millis(5);
+
+pub(super) struct SinkTask {
+    pub(super) port: Port,
+    pub(super) gate: Gate,
+    pub(super) topic: Topic,
+    pub(super) writer: SinkWriter,
+    pub(super) commits: Commits,
+    pub(super) steps: Steps,
+    pub(super) counters: Arc<Counters>,
+    /// How long it waits for a free transactional id.
+    pub(super) max_block: Duration,
+    /// How long it waits at the end for commits to be settled.
+    pub(super) settle_timeout: Duration,
+    pub(super) progress: Progress,
+}
+
+/// What became of state that was put into the store; `None` if that panicked.
+type Kept = Option<Result<Option<StateHandle>, StoreError>>;
+
+/// Where its checkpoints stand.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// What is to be acknowledged when the records in flight are kept.
+    parts: BTreeMap<u64, SinkPart>,
+    uploads: FuturesUnordered<Background<(u64, Kept)>>,
+    /// Complete, but not everything up to it is decided.
+    unconfirmed: Option<u64>,
+    /// Since when there is no free id.
+    exhausted: Option<Moment>,
+    closing: Option<Moment>,
+}
+
+impl SinkTask {
+    /// Runs until the job lets go of it. What is open then is aborted: readers must not wait for its timeout.
+    pub(super) async fn run(mut self) -> Result<(), TaskError> {
+        let result = self.work().await;
+        if let Err(cause) = self.writer.abort().await {
+            tracing::warn!(task = %self.port.name, %cause, "the open transaction is left to the next recovery");
+        }
+        result
+    }
+
+    async fn work(&mut self) -> Result<(), TaskError> {
+        loop {
+            while let Some(arrival) = self.gate.barrier()? {
+                self.arrival(arrival).await?;
+            }
+            let now = self.port.clock.now();
+            let free = self.is_free(now)?;
+            if free && self.burst().await? {
+                tokio::task::yield_now().await;
+            }
+            if self.closed(now) {
+                return Ok(());
+            }
+            let busy = free && self.progress.closing.is_none();
+            tokio::select! {
+                biased;
+                command = self.port.commands.recv() => match command {
+                    None => return Ok(()),
+                    Some(command) => self.command(command)?,
+                },
+                done = self.commits.next() => {
+                    let outcome = self.commits.done(done?, self.port.clock.now(), &mut self.writer)?;
+                    self.told(outcome);
+                }
+                Some(kept) = self.progress.uploads.next() => {
+                    let (checkpoint, kept) = kept.ok_or(TaskError::Panicked)?;
+                    self.acknowledge(checkpoint, kept.ok_or(TaskError::Panicked)?);
+                }
+                () = self.gate.changed(), if busy => {}
+                () = self.port.clock.sleep_until(Some(now.after(TICK))) => self.writer.tick().map_err(|e| self.failed(e))?,
+            }
+        }
+    }
+
+    /// Whether a record can be written; an error when there was no free id for too long.
+    fn is_free(&mut self, now: Moment) -> Result<bool, TaskError> {
+        if !self.writer.is_exhausted() {
+            self.progress.exhausted = None;
+            return Ok(true);
+        }
+        let since = *self.progress.exhausted.get_or_insert(now);
+        if now.since(since) < self.max_block {
+            return Ok(false);
+        }
+        Err(TaskError::Exhausted { task: self.port.name.clone(), after: self.max_block })
+    }
+
+    /// Writes some records. True when there are perhaps more.
+    async fn burst(&mut self) -> Result<bool, TaskError> {
+        for done in 0..BURST {
+            match self.gate.next()? {
+                None => return Ok(done > 0),
+                Some(Arrival::Record { record, .. }) => self.write(&record).await?,
+                Some(other) => {
+                    self.arrival(other).await?;
+                    return Ok(true);
+                }
+            }
+            if self.writer.is_exhausted() {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn write(&mut self, record: &Record) -> Result<(), TaskError> {
+        let mut headers = Vec::new();
+        let written = self.writer.write(&self.topic, record.partition, record.as_ref(&mut headers)).await;
+        written.map_err(|error| self.failed(error))?;
+        self.counters.written(record);
+        self.steps.step(Step::Write);
+        Ok(())
+    }
+
+    fn failed(&self, error: WriteError) -> TaskError {
+        TaskError::Write { task: self.port.name.clone(), error }
+    }
+
+    async fn arrival(&mut self, arrival: Arrival) -> Result<(), TaskError> {
+        match arrival {
+            Arrival::Record { record, .. } => self.write(&record).await?,
+            Arrival::Snapshot(barrier) => self.prepare(barrier).await?,
+            Arrival::Complete { checkpoint, captured } => {
+                let kept = self.port.keep(checkpoint, "in-flight", move || in_flight::to_bytes(&captured));
+                self.progress.uploads.push(Background::start(async move { (checkpoint, kept.await) }));
+            }
+            Arrival::Declined { checkpoint } => {
+                self.progress.parts.remove(&checkpoint);
+                let cause = "a newer barrier came first".to_owned();
+                self.port.tell(News::Decline { checkpoint, cause });
+            }
+        }
+        Ok(())
+    }
+
+    async fn prepare(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+        let (checkpoint, clock) = (barrier.checkpoint, self.port.clock);
+        self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
+        self.steps.note(Note::Prepare);
+        let began = clock.now();
+        let prepared = self.writer.prepare_commit(checkpoint).await;
+        let committable =
+            prepared.map_err(|e| TaskError::Prepare { task: self.port.name.clone(), error: e })?;
+        let transactional_id = committable.as_ref().map(|c| c.transactional_id.clone());
+        self.port.observe(JobEvent::Prepared {
+            checkpoint,
+            task: &self.port.name,
+            transactional_id: transactional_id.as_ref(),
+        });
+        if let Some(committable) = committable {
+            self.steps.note(Note::Took(Part::Prepare, clock.now().since(began)));
+            self.steps.step(Step::Prepared);
+            self.commits.prepared(checkpoint, committable);
+        }
+        let part = SinkPart { listed: self.commits.list(checkpoint), writer: self.writer.snapshot() };
+        self.progress.parts.insert(checkpoint, part);
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, checkpoint: u64, kept: Result<Option<StateHandle>, StoreError>) {
+        // What was given up in the meantime needs no acknowledgement.
+        let Some(part) = self.progress.parts.remove(&checkpoint) else { return };
+        match kept {
+            Ok(in_flight) => {
+                self.port.ack(checkpoint, TaskState { state: None, in_flight, sink: Some(part) });
+            }
+            Err(error) => self.port.tell(News::Decline { checkpoint, cause: error.to_string() }),
+        }
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), TaskError> {
+        match command {
+            Command::Trigger(_) => {}
+            Command::Notify(checkpoint) => {
+                self.commits.complete(checkpoint, self.port.clock.now(), &mut self.writer);
+                self.progress.unconfirmed = self.progress.unconfirmed.max(Some(checkpoint));
+                self.confirm();
+            }
+            Command::Abort(checkpoint) => {
+                self.progress.parts.remove(&checkpoint);
+                self.gate.aborted(checkpoint)?;
+            }
+            Command::Close => self.progress.closing = Some(self.port.clock.now()),
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, outcome: Option<Outcomes>) {
+        let task = &self.port.name;
+        match &outcome {
+            Some(Outcomes::Committed { checkpoint, id, took }) => {
+                self.steps.note(Note::Took(Part::Commit, *took));
+                let (checkpoint, took) = (*checkpoint, *took);
+                self.port.observe(JobEvent::Committed { checkpoint, task, transactional_id: id, took });
+            }
+            Some(Outcomes::Visible { checkpoint, id }) => {
+                let checkpoint = *checkpoint;
+                self.port.observe(JobEvent::Visible { checkpoint, task, transactional_id: id });
+            }
+            None => {}
+        }
+        self.confirm();
+    }
+
+    fn confirm(&mut self) {
+        let confirmed =
+            self.progress.unconfirmed.filter(|checkpoint| self.commits.decided_up_to(*checkpoint));
+        if let Some(checkpoint) = confirmed {
+            self.progress.unconfirmed = None;
+            self.port.tell(News::Confirmed { checkpoint });
+        }
+    }
+
+    /// At the end of the job, when what can be settled is: hands over what is left.
+    fn closed(&self, now: Moment) -> bool {
+        let Some(since) = self.progress.closing else { return false };
+        if !self.commits.is_quiet() && now.since(since) < self.settle_timeout {
+            return false;
+        }
+        self.counters.hanging(self.commits.hanging());
+        let part = SinkPart { listed: self.commits.unsettled(), writer: self.writer.snapshot() };
+        self.port.tell(News::Closed(part));
+        true
+    }
+}

@@ -1,0 +1,77 @@
+//! A subtask of a source: reads, sends on, and puts barriers among the records.
+
+use super::{
+    error::TaskError,
+    event::JobEvent,
+    in_flight,
+    output::Output,
+    port::{Command, News, Port, TaskState},
+};
+use crate::{
+    checkpoint::StateHandle,
+    proto::checkpoint::{CheckpointKind, alignment::Barrier},
+    source::SourceReader,
+};
+
+pub(super) struct SourceTask {
+    pub(super) port: Port,
+    pub(super) reader: Box<dyn SourceReader>,
+    pub(super) output: Output,
+}
+
+/// Whether a source still reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    On,
+    /// It came to its end, or the job stops.
+    Over,
+}
+
+impl SourceTask {
+    /// Runs until the job lets go of it.
+    pub(super) async fn run(mut self) -> Result<(), TaskError> {
+        let mut reading = Reading::On;
+        let mut records = 0;
+        loop {
+            let room = self.output.has_room();
+            tokio::select! {
+                biased;
+                command = self.port.commands.recv() => match command {
+                    None | Some(Command::Close) => return Ok(()),
+                    Some(Command::Trigger(barrier)) => {
+                        self.barrier(barrier);
+                        if barrier.kind == CheckpointKind::Suspend {
+                            reading = Reading::Over;
+                        }
+                    }
+                    Some(Command::Notify(checkpoint)) => {
+                        self.reader.completed(checkpoint);
+                        self.port.tell(News::Confirmed { checkpoint });
+                    }
+                    Some(Command::Abort(_)) => {}
+                },
+                () = self.output.room(), if !room => {}
+                read = self.reader.next(), if room && reading == Reading::On => match read {
+                    Ok(Some(mut batch)) => {
+                        records += batch.len() as u64;
+                        self.output.emit(&mut batch);
+                    }
+                    Ok(None) => {
+                        reading = Reading::Over;
+                        self.port.tell(News::Ended { records });
+                    }
+                    Err(error) => return Err(TaskError::Source { task: self.port.name.clone(), error }),
+                },
+            }
+        }
+    }
+
+    fn barrier(&self, barrier: Barrier) {
+        let checkpoint = barrier.checkpoint;
+        self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
+        let splits = in_flight::splits_to_bytes(&self.reader.snapshot());
+        self.output.barrier(barrier);
+        let state = Some(StateHandle::Inline(splits.into()));
+        self.port.ack(checkpoint, TaskState { state, ..TaskState::default() });
+    }
+}

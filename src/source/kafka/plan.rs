@@ -1,0 +1,151 @@
+//! What a subtask reads, and where it begins: from the topics, the checkpoint and the settings.
+
+use std::collections::HashMap;
+
+use super::{
+    Bound, KafkaSource, StartFrom,
+    state::{self, KafkaSplit},
+};
+use crate::{
+    client::{ConsumerError, OffsetAt, Topic},
+    ids::TopicPartition,
+    source::{SourceError, SplitState, Subtask},
+};
+
+pub(super) struct Plan {
+    pub(super) topics: Vec<Topic>,
+    pub(super) splits: Vec<KafkaSplit>,
+}
+
+/// Every start is an offset when this returns, so that the first snapshot says where reading began.
+pub(super) async fn plan(
+    source: &KafkaSource,
+    subtask: Subtask,
+    restored: &[SplitState],
+) -> Result<Plan, SourceError> {
+    if source.topics.is_empty() {
+        return Err(SourceError::Settings("a Kafka source needs a topic".into()));
+    }
+    if let StartFrom::Offsets(offsets) = &source.start {
+        if let Some((place, offset)) = offsets.iter().find(|(_, offset)| **offset < 0) {
+            return Err(SourceError::Settings(format!("{place} can't be read from offset {offset}")));
+        }
+    }
+    let restored = restored.iter().map(KafkaSplit::read).collect::<Result<Vec<_>, _>>()?;
+    if let Some(other) = restored.iter().find(|split| !source.topics.contains(&split.place.topic)) {
+        let what = format!("it has read the topic {}, which is not to be read any more", other.place.topic);
+        return Err(SourceError::Mismatch(what));
+    }
+    let mut topics = Vec::new();
+    for name in &source.topics {
+        topics.push(source.client.topic(name).await?);
+    }
+    let mut splits = Vec::new();
+    let mut starts = Vec::new();
+    for topic in &topics {
+        let of_topic: Vec<_> = restored.iter().filter(|s| s.place.topic == *topic.name()).collect();
+        is_the_same(topic, &of_topic)?;
+        for place in owned(topic, subtask, 0) {
+            match of_topic.iter().find(|split| split.place == place) {
+                Some(split) => splits.push(KafkaSplit { topic_id: topic.id(), ..(*split).clone() }),
+                None if of_topic.is_empty() => match configured(&source.start, &place) {
+                    Begin::Offset(next) => splits.push(new_split(topic, place, next)),
+                    Begin::At(at) => starts.push((place, at)),
+                },
+                // It was added since.
+                None if source.bound == Bound::None => starts.push((place, OffsetAt::Earliest)),
+                None => {}
+            }
+        }
+    }
+    for (place, next) in looked_up(source, starts).await? {
+        splits.extend(topics.iter().find(|t| *t.name() == place.topic).map(|t| new_split(t, place, next)));
+    }
+    bounded(source, &mut splits).await?;
+    Ok(Plan { topics, splits })
+}
+
+/// The partitions of a topic from this one on that belong to the subtask.
+pub(super) fn owned(
+    topic: &Topic,
+    subtask: Subtask,
+    from: i32,
+) -> impl Iterator<Item = TopicPartition> + use<> {
+    let name = topic.name().clone();
+    let places = (from..topic.partitions()).map(move |index| TopicPartition::new(name.clone(), index));
+    places.filter(move |place| subtask.owns(&state::name(place)))
+}
+
+pub(super) fn new_split(topic: &Topic, place: TopicPartition, next: i64) -> KafkaSplit {
+    KafkaSplit { place, topic_id: topic.id(), next, leader_epoch: None, end: None }
+}
+
+/// The checkpoint must mean this topic and not an earlier one of its name.
+fn is_the_same(topic: &Topic, restored: &[&KafkaSplit]) -> Result<(), ConsumerError> {
+    for split in restored {
+        let (expected, found) = (split.topic_id, topic.id());
+        if expected.is_known() && found.is_known() && expected != found {
+            return Err(ConsumerError::Recreated { topic: topic.name().clone(), expected, found });
+        }
+        if split.place.partition >= topic.partitions() {
+            return Err(ConsumerError::Missing(split.place.clone()));
+        }
+    }
+    Ok(())
+}
+
+enum Begin {
+    Offset(i64),
+    At(OffsetAt),
+}
+
+fn configured(start: &StartFrom, place: &TopicPartition) -> Begin {
+    match start {
+        StartFrom::Earliest => Begin::At(OffsetAt::Earliest),
+        StartFrom::Latest => Begin::At(OffsetAt::Latest),
+        StartFrom::Timestamp(ms) => Begin::At(OffsetAt::Timestamp(*ms)),
+        StartFrom::Offsets(offsets) => {
+            offsets.get(place).map_or(Begin::At(OffsetAt::Earliest), |offset| Begin::Offset(*offset))
+        }
+    }
+}
+
+async fn looked_up(
+    source: &KafkaSource,
+    asked: Vec<(TopicPartition, OffsetAt)>,
+) -> Result<HashMap<TopicPartition, i64>, SourceError> {
+    let found = list(source, asked).await?;
+    // No record is as young as that: behind the last one.
+    let late = found.iter().filter(|(_, offset)| offset.is_none());
+    let ends = list(source, late.map(|(place, _)| (place.clone(), OffsetAt::Latest)).collect()).await?;
+    let known = found.into_iter().chain(ends);
+    Ok(known.filter_map(|(place, offset)| Some((place, offset?))).collect())
+}
+
+async fn list(
+    source: &KafkaSource,
+    asked: Vec<(TopicPartition, OffsetAt)>,
+) -> Result<HashMap<TopicPartition, Option<i64>>, SourceError> {
+    if asked.is_empty() {
+        return Ok(HashMap::new());
+    }
+    Ok(source.client.list_offsets(source.isolation, asked).await?)
+}
+
+/// Ends that are kept stay; others are looked up, or forgotten where there is to be no end.
+async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), SourceError> {
+    let ends = match source.bound {
+        Bound::None => HashMap::new(),
+        Bound::Stable => {
+            let open = splits.iter().filter(|split| split.end.is_none());
+            list(source, open.map(|split| (split.place.clone(), OffsetAt::Latest)).collect()).await?
+        }
+    };
+    for split in splits {
+        split.end = match source.bound {
+            Bound::None => None,
+            Bound::Stable => split.end.or(ends.get(&split.place).copied().flatten()),
+        };
+    }
+    Ok(())
+}
