@@ -6,6 +6,8 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
+    event::{Event, recheck, settle},
+    lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
 };
@@ -21,7 +23,7 @@ use crate::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
-        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
+        settle::{CommittedButHanging, SettleError, Settled},
     },
     record::{HeaderRef, RecordRef},
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
@@ -51,17 +53,11 @@ pub async fn run(
             if let Ok(Err(cause)) = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await {
                 tracing::warn!(%cause, "the open transaction is left to the next recovery");
             }
+            let e = running.named(e);
+            (running.summary.records, running.summary.skipped) = running.durable;
             Err((e, running.summary))
         }
     }
-}
-
-/// Something in the background came to its end.
-enum Event {
-    Rechecked(Box<CommittedButHanging>, Result<Settled, SettleError>),
-    Committed(Committed),
-    Settled(Box<Committable>, Result<Settled, SettleError>),
-    Repaired(Box<CommittedButHanging>, Result<(), String>),
 }
 
 struct Running<'a> {
@@ -77,6 +73,10 @@ struct Running<'a> {
     position: InputPosition,
     /// Why nothing may be written.
     refused: Option<StoreError>,
+    /// Where the records of the open transaction came from.
+    lines: OpenLines,
+    /// Records and passed over lines before the last complete checkpoint.
+    durable: (u64, u64),
     /// Listed in the next checkpoint unless it is settled before.
     listed: Vec<ListedCommittable>,
     background: FuturesUnordered<Background<Event>>,
@@ -137,6 +137,8 @@ impl<'a> Running<'a> {
             topic,
             writer,
             input,
+            lines: OpenLines::default(),
+            durable: (0, 0),
             background: FuturesUnordered::new(),
             summary: Summary {
                 resumed: report.resumed.len() as u64,
@@ -266,6 +268,9 @@ impl<'a> Running<'a> {
 
     async fn line(&mut self, bytes: &[u8]) -> Result<bool, PipelineError> {
         let number = self.input.position().lines;
+        if let Some(why) = self.job.refused.get(&number) {
+            return Ok(self.bad_line(number, format!("the broker refused its record: {why}")));
+        }
         let record = match self.job.format.parse(bytes) {
             Ok(record) => record,
             Err(what) => return Ok(self.bad_line(number, what)),
@@ -278,9 +283,23 @@ impl<'a> Running<'a> {
             Err(error @ WriteError::Send(SendError::Failed(_))) => return Err(error.into()),
             Err(error) => return Err(PipelineError::Record { line: number, error }),
         }
+        self.lines.took(number);
         self.summary.records += 1;
         self.job.steps.step(Step::Write);
         Ok(false)
+    }
+
+    /// The error, with the lines whose records a broker refused, if that is what it tells.
+    fn named(&self, error: PipelineError) -> PipelineError {
+        let failure = error.failure().and_then(|cause| Some((cause, cause.records.as_ref()?)));
+        match (failure, self.lines.all()) {
+            (Some((cause, records)), Some(transaction)) => PipelineError::Refused {
+                lines: self.lines.refused(records),
+                transaction,
+                cause: Box::new(cause.clone()),
+            },
+            (_, _) => error,
+        }
     }
 
     /// A line that is too long is a bad line; anything else ends the job.
@@ -327,6 +346,7 @@ impl<'a> Running<'a> {
         self.job.steps.note(Note::Prepare);
         let began = self.clock.now();
         let committable = self.writer.prepare_commit(id).await?;
+        self.lines.clear();
         if committable.is_some() {
             self.job.steps.note(Note::Took(Part::Prepare, self.clock.now().since(began)));
             self.job.steps.step(Step::Prepared);
@@ -391,6 +411,7 @@ impl<'a> Running<'a> {
             checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
         self.writer.durable(&listed);
         self.summary.checkpoints += 1;
+        self.durable = (self.summary.records, self.summary.skipped);
         self.summary.bytes += position.bytes - self.position.bytes;
         self.checkpoint = checkpoint;
         self.position = position;
@@ -555,23 +576,6 @@ impl<'a> Running<'a> {
 /// A line may hold a record in a longer form, with base64 and names.
 fn line_limit(job: &Job) -> usize {
     job.sink.request_bytes.saturating_mul(4).max(1 << 20)
-}
-
-fn settle(committer: &Committer, committable: Committable) -> Background<Event> {
-    let committer = committer.clone();
-    Background::start(async move {
-        let settled = committer.settle(&committable).await;
-        Event::Settled(Box::new(committable), settled)
-    })
-}
-
-/// Looks once more at what was found hanging: it may have been repaired since.
-fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
-    let client = client.clone();
-    Background::start(async move {
-        let settled = client.settle(SettleTarget::again(&hanging), Duration::from_secs(5)).await;
-        Event::Rechecked(Box::new(hanging), settled)
-    })
 }
 
 async fn write(writer: &mut SinkWriter, topic: &Topic, record: &LineRecord<'_>) -> Result<(), WriteError> {

@@ -9,14 +9,17 @@
 //! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
 //! where that checkpoint ended.
 
+mod event;
 mod job;
+mod lines;
 mod report;
 mod restored;
 
 pub use job::run;
+pub use lines::RefusedLines;
 pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::step::Steps;
 use crate::sink::SinkConfig;
@@ -87,6 +90,9 @@ pub struct Job {
     pub rate: Option<u32>,
     /// What is done with a line that is no record.
     pub on_bad_line: OnBadLine,
+    /// Lines whose records a broker has refused, with the reason: they are bad lines. For another attempt after
+    /// [`PipelineError::Refused`]; empty at first.
+    pub refused: BTreeMap<u64, Arc<str>>,
     /// Where to stop on purpose.
     pub stop_after: Option<StopAfter>,
     /// What is done with a commit that hangs.
