@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordered};
 
 use super::{
-    Job, LineRecord, OnBadLine, OnHanging, StopAfter,
+    Job, OnBadLine, OnHanging, StopAfter,
+    event::{Event, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -23,9 +24,8 @@ use crate::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
-        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
+        settle::{CommittedButHanging, SettleError, Settled},
     },
-    record::{HeaderRef, RecordRef},
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
     source::{Input, InputError},
 };
@@ -58,14 +58,6 @@ pub async fn run(
             Err((e, running.summary))
         }
     }
-}
-
-/// Something in the background came to its end.
-enum Event {
-    Rechecked(Box<CommittedButHanging>, Result<Settled, SettleError>),
-    Committed(Committed),
-    Settled(Box<Committable>, Result<Settled, SettleError>),
-    Repaired(Box<CommittedButHanging>, Result<(), String>),
 }
 
 struct Running<'a> {
@@ -285,7 +277,7 @@ impl<'a> Running<'a> {
             Ok(record) => record,
             Err(what) => return Ok(self.bad_line(number, what)),
         };
-        match write(&mut self.writer, &self.topic, &record).await {
+        match record.write(&mut self.writer, &self.topic).await {
             Ok(()) => {}
             Err(WriteError::Send(e @ (SendError::NoSuchPartition { .. } | SendError::TooLarge { .. }))) => {
                 return Ok(self.bad_line(number, e.to_string()));
@@ -594,33 +586,4 @@ impl<'a> Running<'a> {
 /// A line may hold a record in a longer form, with base64 and names.
 fn line_limit(job: &Job) -> usize {
     job.sink.request_bytes.saturating_mul(4).max(1 << 20)
-}
-
-fn settle(committer: &Committer, committable: Committable) -> Background<Event> {
-    let committer = committer.clone();
-    Background::start(async move {
-        let settled = committer.settle(&committable).await;
-        Event::Settled(Box::new(committable), settled)
-    })
-}
-
-/// Looks once more at what was found hanging: it may have been repaired since.
-fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
-    let client = client.clone();
-    Background::start(async move {
-        let settled = client.settle(SettleTarget::again(&hanging), Duration::from_secs(5)).await;
-        Event::Rechecked(Box::new(hanging), settled)
-    })
-}
-
-async fn write(writer: &mut SinkWriter, topic: &Topic, record: &LineRecord<'_>) -> Result<(), WriteError> {
-    let headers: Vec<HeaderRef<'_>> =
-        record.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect();
-    let borrowed = RecordRef {
-        key: record.key.as_deref(),
-        value: record.value.as_deref(),
-        headers: &headers,
-        timestamp: record.timestamp,
-    };
-    writer.write(topic, record.partition, borrowed).await
 }

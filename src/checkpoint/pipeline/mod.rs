@@ -9,6 +9,7 @@
 //! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
 //! where that checkpoint ended.
 
+mod event;
 mod job;
 mod lines;
 mod report;

@@ -34,11 +34,14 @@ const EXTENSION: &str = "committable";
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let path = PathBuf::from(&args.what);
+    if args.format.is_flink() {
+        if !path.is_file() {
+            return Err(Usage(format!("--flink: there is no file {}", args.what)).into());
+        }
+        return file(context, timeout, args.format.read(&path)?.committable).await;
+    }
     // A file that is not there must not be looked up as an id that nobody knows.
     let named = args.what.contains('/') || path.extension().is_some_and(|e| e == EXTENSION);
-    if args.format.is_flink() && !path.is_file() {
-        return Err(Usage(format!("--flink: there is no file {}", args.what)).into());
-    }
     if !args.id && (named || path.is_file()) {
         return file(context, timeout, args.format.read(&path)?.committable).await;
     }
