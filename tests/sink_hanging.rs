@@ -375,10 +375,9 @@ async fn an_exhausted_pool_pushes_back_until_a_commit_is_settled() {
     assert!(writer.is_exhausted(), "decided is not settled");
     within(l.committer().settle(&prepared[1])).await.unwrap();
     writer.settled(&prepared[1].transactional_id);
-    assert!(writer.is_exhausted(), "a restart would still find it listed");
+    assert!(!writer.is_exhausted(), "the checkpoint that drops it may need the next records first");
     let listed = [0, 2, 3].map(|i: usize| prepared[i].transactional_id.clone());
     writer.durable(&listed.into_iter().collect());
-    assert!(!writer.is_exhausted());
     l.write(&mut writer, "5").await;
     let fifth = l.prepare(&mut writer, 5).await;
     assert_eq!(fifth.transactional_id, prepared[1].transactional_id, "the smallest free one");

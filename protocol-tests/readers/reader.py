@@ -11,7 +11,8 @@ standard output gets one JSON summary. With --expect-lines the values are compar
   duplicated    values read more often than the file has them
   unexpected    values that the file does not have (not counted as duplicated)
   lost          lines of the file that were read too rarely
-  out_of_order  values that break the file's order within their partition (surplus and unexpected values are left out of it)
+  out_of_order  values that break the file's order within their partition, or with --order key among those of their key (surplus and
+                unexpected values are left out of it)
 
 Exit status: 0 read to the end (whatever the comparison says), 1 an error, 3 the end was not reached in time.
 """
@@ -35,7 +36,7 @@ class TimedOut(Exception):
 
 def main():
     arguments = parse()
-    sink = Comparison(arguments.expect_lines) if arguments.expect_lines else Listing(arguments.output)
+    sink = Comparison(arguments.expect_lines, arguments.order) if arguments.expect_lines else Listing(arguments.output)
     summary = {"library": arguments.library, "isolation": arguments.isolation}
     status = 0
     started = time.monotonic()
@@ -64,6 +65,7 @@ def parse():
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for everything")
     parser.add_argument("--output", help="file for the records; default: records are only counted")
     parser.add_argument("--expect-lines", help="file whose lines the values must equal")
+    parser.add_argument("--order", choices=["partition", "key"], default="partition", help="among which records order is looked at")
     arguments = parser.parse_args()
     if arguments.until_end and arguments.count is not None:
         parser.error("--until-end and --count exclude each other")
@@ -106,7 +108,8 @@ def encoded(data):
 class Comparison:
     """Compares values with lines, as a multiset and in their order."""
 
-    def __init__(self, path):
+    def __init__(self, path, order):
+        self.order = order
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")
         if lines[-1] == b"":
@@ -119,7 +122,7 @@ class Comparison:
         self.records = self.duplicated = self.unexpected = self.out_of_order = 0
         self.examples = {"duplicated": [], "unexpected": [], "out_of_order": [], "lost": []}
 
-    def record(self, partition, offset, _timestamp, _key, value, _headers):
+    def record(self, partition, offset, _timestamp, key, value, _headers):
         self.records += 1
         places = self.places.get(value)
         if places is None:
@@ -133,13 +136,14 @@ class Comparison:
             return
         # The earliest place behind the last one keeps most room for what follows, so a value is out of order only if
         # no choice of places would have put it in order.
-        last = self.last.get(partition, -1)
+        lane = partition if self.order == "partition" else key
+        last = self.last.get(lane, -1)
         at = bisect.bisect_right(places, last)
         if at == len(places):
             self.out_of_order += 1
             self.example("out_of_order", partition, offset, value)
         else:
-            self.last[partition] = places[at]
+            self.last[lane] = places[at]
 
     def example(self, kind, partition, offset, value):
         if len(self.examples[kind]) < EXAMPLES:

@@ -12,6 +12,7 @@ left its transaction open is "fence and replay". Every step is one JSON line on 
 
 Values are the lines of --lines, or `PREFIX-NUMBER`; keys are the decimal number of the record, partitions go round robin. With
 --shapes all records differ in what a copy could lose: null keys and values, headers (repeated, empty, null), timestamps.
+--keyed a line is `KEY VALUE`, and its partition depends on its key alone.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import json
 import os
 import sys
 import time
+import zlib
 
 import confluent_kafka as ck
 
@@ -46,6 +48,8 @@ def parse():
     parser.add_argument("--start", type=int, default=0, help="number of the first record")
     parser.add_argument("--prefix", default="value")
     parser.add_argument("--lines", help="file whose lines are written, instead of --records")
+    parser.add_argument("--keyed", action="store_true", help="lines are KEY VALUE")
+    parser.add_argument("--batch-records", type=int, default=10_000, help="the most records in a batch")
     parser.add_argument("--transactions", type=int, default=1, help="spread the records over so many transactions")
     parser.add_argument("--end", choices=["commit", "abort", "open", "hold"], default="commit")
     parser.add_argument("--shapes", action="store_true", help="records of every shape")
@@ -65,6 +69,7 @@ def configuration(arguments):
         "delivery.timeout.ms": min(arguments.transaction_timeout_ms, 120_000),
         "compression.type": arguments.compression,
         "linger.ms": 5,
+        "batch.num.messages": arguments.batch_records,
     }
 
 
@@ -104,10 +109,14 @@ def write(producer, arguments, chunk, partitions):
 
     producer.begin_transaction()
     for number, value in chunk:
-        partition = number % partitions if arguments.partition is None else arguments.partition
+        key, place = str(number).encode(), number
+        if arguments.keyed:
+            key, value = value.split(b" ", 1)
+            place = zlib.crc32(key)
+        partition = place % partitions if arguments.partition is None else arguments.partition
         while True:
             try:
-                record = shape(number, value) if arguments.shapes else {"value": value, "key": str(number).encode()}
+                record = shape(number, value) if arguments.shapes else {"value": value, "key": key}
                 producer.produce(arguments.topic, partition=partition, on_delivery=report, **record)
                 break
             except BufferError:

@@ -113,9 +113,12 @@ impl Pool {
         let count = |which: fn(&SlotState) -> bool| self.slots.values().filter(|s| which(s)).count();
         let active = count(|s| matches!(s, SlotState::Active));
         let prepared = count(|s| matches!(s, SlotState::Prepared(_)));
-        let decided = count(|s| matches!(s, SlotState::Decided { .. }));
+        // What is settled waits for the next durable checkpoint alone, and that may stand behind the very records that
+        // want a slot: so it is not counted. There are at most `capacity` of these: the newest durable checkpoint lists
+        // them all, and each was counted when it was listed.
+        let decided = count(|s| matches!(s, SlotState::Decided { visible: Visible::NotKnown, .. }));
         let capacity = self.capacity;
-        // Retired and avoided slots are not counted: the job goes on with other ids.
+        // Nor are retired and avoided slots: the job goes on with other ids.
         if active + prepared + decided >= capacity {
             return Err(PoolExhausted { capacity, active, prepared, decided });
         }

@@ -7,6 +7,6 @@ mod venv;
 mod writing;
 
 pub use error::ForeignError;
-pub use reading::{Comparison, Isolation, Library, Reading, Record};
+pub use reading::{Comparison, Isolation, Library, Order, Reading, Record};
 pub use venv::Venv;
-pub use writing::{End, Held, Shapes, Step, Writing};
+pub use writing::{End, Held, LineForm, Shapes, Step, Writing};

@@ -51,6 +51,24 @@ impl Isolation {
     }
 }
 
+/// Among which records order is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Those of a partition.
+    ByPartition,
+    /// Those of a key.
+    ByKey,
+}
+
+impl Order {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ByPartition => "partition",
+            Self::ByKey => "key",
+        }
+    }
+}
+
 /// What to read: a topic, from its start to the end that it has when reading begins.
 #[derive(Debug, Clone)]
 pub struct Reading<'a> {
@@ -62,6 +80,8 @@ pub struct Reading<'a> {
     pub topic: &'a str,
     /// Whether uncommitted records count.
     pub isolation: Isolation,
+    /// Among which records [`Venv::compare`] looks at the order.
+    pub order: Order,
     /// How long it may take.
     pub timeout: Duration,
 }
@@ -69,7 +89,14 @@ pub struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Committed records by this library, within 60 s.
     pub fn committed(library: Library, bootstrap: &'a str, topic: &'a str) -> Self {
-        Self { library, bootstrap, topic, isolation: Isolation::Committed, timeout: Duration::from_secs(60) }
+        Self {
+            library,
+            bootstrap,
+            topic,
+            isolation: Isolation::Committed,
+            order: Order::ByPartition,
+            timeout: Duration::from_secs(60),
+        }
     }
 
     /// Every record by this library, within 60 s.
@@ -84,6 +111,7 @@ impl<'a> Reading<'a> {
             ("--bootstrap", self.bootstrap),
             ("--topic", self.topic),
             ("--isolation", self.isolation.name()),
+            ("--order", self.order.name()),
             ("--timeout", &timeout),
         ];
         let mut all = vec!["--until-end".to_owned()];
@@ -133,7 +161,7 @@ pub struct Comparison {
     pub lost: u64,
     /// Values that are no line.
     pub unexpected: u64,
-    /// Values that break the file's order within their partition.
+    /// Values that break the file's order within their partition, or among those of their key.
     pub out_of_order: u64,
     /// A few of each kind, as JSON, for the failure message.
     pub examples: String,

@@ -43,6 +43,15 @@ pub enum Shapes {
     All,
 }
 
+/// What a line of a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineForm {
+    /// A value. Its key is its number.
+    Value,
+    /// A key, a space, a value. The partition depends on the key alone.
+    KeyAndValue,
+}
+
 /// What to write: values `PREFIX-NUMBER`, or the lines of a file, round robin over the partitions.
 #[derive(Debug, Clone)]
 pub struct Writing<'a> {
@@ -60,6 +69,10 @@ pub struct Writing<'a> {
     pub lines: Option<&'a Path>,
     /// What the records have besides.
     pub shapes: Shapes,
+    /// What a line holds.
+    pub form: LineForm,
+    /// The most records in a batch (`batch.num.messages`).
+    pub batch_records: u32,
     /// Number of transactions that share the records.
     pub transactions: u32,
     /// Writes to this partition only.
@@ -81,6 +94,8 @@ impl<'a> Writing<'a> {
             prefix: "value",
             lines: None,
             shapes: Shapes::Plain,
+            form: LineForm::Value,
+            batch_records: 10_000,
             transactions: 1,
             partition: None,
             compression: "none",
@@ -93,6 +108,7 @@ impl<'a> Writing<'a> {
             self.records.to_string(),
             self.transactions.to_string(),
             self.transaction_timeout.as_millis().to_string(),
+            self.batch_records.to_string(),
         ];
         let words = [
             ("--bootstrap", self.bootstrap),
@@ -103,6 +119,7 @@ impl<'a> Writing<'a> {
             ("--transactions", &numbers[1]),
             ("--compression", self.compression),
             ("--transaction-timeout-ms", &numbers[2]),
+            ("--batch-records", &numbers[3]),
             ("--end", end),
         ];
         let mut all: Vec<_> =
@@ -112,6 +129,9 @@ impl<'a> Writing<'a> {
         }
         if self.shapes == Shapes::All {
             all.push("--shapes".to_owned());
+        }
+        if self.form == LineForm::KeyAndValue {
+            all.push("--keyed".to_owned());
         }
         if let Some(partition) = self.partition {
             all.extend(["--partition".to_owned(), partition.to_string()]);

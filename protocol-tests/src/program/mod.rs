@@ -9,6 +9,7 @@ mod broker;
 mod running;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,12 @@ use crate::process::Watchdog;
 
 /// The environment variable that names a program to be tested instead of the one that is built.
 const GIVEN: &str = "KAFKA_2PC_BIN";
+
+/// The environment variable that names a folder of examples to be tested instead of those that are built.
+const GIVEN_EXAMPLES: &str = "KAFKA_2PC_EXAMPLES";
+
+/// The words of cargo for the program.
+const PROGRAM: &[&str] = &["--features", "cli", "--bin", "kafka-2pc"];
 
 /// Why the program could not be built, run or understood.
 #[derive(Debug, thiserror::Error)]
@@ -83,15 +90,37 @@ impl Program {
     /// # Errors
     /// [`ProgramError::Build`] and [`ProgramError::Io`].
     pub fn ensure() -> Result<Self, ProgramError> {
-        static BUILT: Mutex<Option<Program>> = Mutex::new(None);
-        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = built.as_ref() {
+        Self::once("kafka-2pc", || {
+            let given = std::env::var_os(GIVEN).filter(|given| !given.is_empty());
+            given.map_or_else(|| Ok(build(PROGRAM)?.join("kafka-2pc")), |given| Ok(PathBuf::from(given)))
+        })
+    }
+
+    /// The example of this name in the folder that `KAFKA_2PC_EXAMPLES` names, else the one of this workspace, built once per
+    /// process as this test was built.
+    ///
+    /// # Errors
+    /// [`ProgramError::Build`] and [`ProgramError::Io`].
+    pub fn example(name: &'static str) -> Result<Self, ProgramError> {
+        Self::once(name, || {
+            let given = std::env::var_os(GIVEN_EXAMPLES).filter(|given| !given.is_empty());
+            let built = || Ok(build(&["--example", name])?.join("examples"));
+            Ok(given.map_or_else(built, |given| Ok(PathBuf::from(given)))?.join(name))
+        })
+    }
+
+    fn once(
+        name: &'static str,
+        find: impl FnOnce() -> Result<PathBuf, ProgramError>,
+    ) -> Result<Self, ProgramError> {
+        static FOUND: Mutex<BTreeMap<&'static str, Program>> = Mutex::new(BTreeMap::new());
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = found.get(name) {
             return Ok(program.clone());
         }
-        let given = std::env::var_os(GIVEN).filter(|given| !given.is_empty());
-        let path = given.map_or_else(build, |given| Ok(PathBuf::from(given)))?;
+        let path = find()?;
         let watchdog = Watchdog::start(None).map_err(ProgramError::io("start the watchdog"))?;
-        Ok(built.insert(Self { path, watchdog: Arc::new(watchdog) }).clone())
+        Ok(found.entry(name).or_insert(Self { path, watchdog: Arc::new(watchdog) }).clone())
     }
 
     /// A command line to be run.
@@ -109,8 +138,8 @@ impl Program {
     }
 }
 
-/// Builds into the target folder and with the profile of this very test, so that nothing is built twice.
-fn build() -> Result<PathBuf, ProgramError> {
+/// Builds into the target folder and with the profile of this very test, so that nothing is built twice. Where programs lie then.
+fn build(what: &[&str]) -> Result<PathBuf, ProgramError> {
     let this = std::env::current_exe().map_err(ProgramError::io("find this program"))?;
     // target/PROFILE/deps/acceptance-HASH
     let profile = this.ancestors().nth(2).unwrap_or(Path::new("target/debug"));
@@ -119,7 +148,8 @@ fn build() -> Result<PathBuf, ProgramError> {
     let mut command = Command::new(cargo);
     command
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .args(["build", "--quiet", "--package", "kafka-2pc", "--features", "cli", "--bin", "kafka-2pc"])
+        .args(["build", "--quiet", "--package", "kafka-2pc"])
+        .args(what)
         .arg("--target-dir")
         .arg(target);
     if profile.ends_with("release") {
@@ -127,7 +157,7 @@ fn build() -> Result<PathBuf, ProgramError> {
     }
     let done = command.output().map_err(ProgramError::io("run cargo"))?;
     if done.status.success() {
-        return Ok(profile.join("kafka-2pc"));
+        return Ok(profile.to_owned());
     }
     let output = String::from_utf8_lossy(&done.stderr).into_owned();
     Err(ProgramError::Build { status: done.status.to_string(), output })

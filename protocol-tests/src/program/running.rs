@@ -43,7 +43,8 @@ impl Invocation {
         let (out, err) =
             out.and_then(|out| Ok((out, err?))).map_err(ProgramError::io("create an output file"))?;
         let path = self.program.path.display().to_string();
-        let command = format!("{} kafka-2pc {}", self.environment.join(" "), self.arguments.join(" "));
+        let name = self.program.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let command = format!("{} {name} {}", self.environment.join(" "), self.arguments.join(" "));
         let all: Vec<_> = self.environment.into_iter().chain([path]).chain(self.arguments).collect();
         // `env` becomes the program, under the same process id.
         let process = self

@@ -124,18 +124,12 @@ impl<'a> Job<'a> {
         if let Some((point, nth)) = crash {
             pipe = pipe.env("KAFKA_2PC_CRASH", format_args!("{point}:{nth}"));
         }
-        Ok(Attempt { running: pipe.start()?, trace })
+        Ok(Attempt::new(pipe.start()?, trace))
     }
 
     /// Runs the pipe until it kills itself at `point`, and makes sure that it died there and of that.
     pub(crate) fn crash(&self, point: &str, nth: u64) -> Result<Past, Failure> {
-        let past = self.start_with(&[], Some((point, nth)))?.past(PATIENCE)?;
-        if !past.ended.was_killed() {
-            return Err(past.ended.strange(&format!("it did not die of SIGKILL at {point}:{nth}")).into());
-        }
-        let last = past.trace.last().map(|passage| (passage.point.as_str(), passage.number));
-        Failure::unless_equal("the last step of the trace", last, Some((point, nth)))?;
-        Ok(past)
+        self.start_with(&[], Some((point, nth)))?.past(PATIENCE)?.died_at(point, nth)
     }
 
     /// Runs the pipe to the end of its input, which it must reach by itself.
@@ -188,19 +182,40 @@ impl<'a> Job<'a> {
 
     /// The files of the committables that the job keeps, the oldest first.
     pub(crate) fn committables(&self) -> Result<Vec<PathBuf>, Failure> {
-        files(&self.state().join("committables"))
+        committables(&self.state())
     }
 
     /// The transactional ids of these committables: their files' names begin with them.
     pub(crate) fn committed_ids(&self) -> Result<Vec<String>, Failure> {
-        let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let id = |name: String| name.split('.').next().map(str::to_owned);
-        Ok(self.committables()?.iter().filter_map(name).filter_map(id).collect())
+        Ok(self.committables()?.iter().filter_map(|path| id_of(path)).collect())
     }
 }
 
 /// States of a transaction that pins the last stable offset.
 pub(crate) const OPEN: [&str; 4] = ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"];
+
+impl Past {
+    /// Itself, if it killed itself at `point`.
+    pub(crate) fn died_at(self, point: &str, nth: u64) -> Result<Self, Failure> {
+        if !self.ended.was_killed() {
+            return Err(self.ended.strange(&format!("it did not die of SIGKILL at {point}:{nth}")).into());
+        }
+        let last = self.trace.last().map(|passage| (passage.point.as_str(), passage.number));
+        Failure::unless_equal("the last step of the trace", last, Some((point, nth)))?;
+        Ok(self)
+    }
+}
+
+/// The files of the committables in a state, the oldest first.
+pub(crate) fn committables(state: &Path) -> Result<Vec<PathBuf>, Failure> {
+    files(&state.join("committables"))
+}
+
+/// The transactional id of a committable's file, whose name begins with it.
+pub(crate) fn id_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    name.split('.').next().map(str::to_owned)
+}
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !folder.is_dir() {
@@ -218,6 +233,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl Attempt {
+    pub(crate) fn new(running: Running, trace: PathBuf) -> Self {
+        Self { running, trace }
+    }
+
     /// The trace up to now.
     pub(crate) fn trace(&self) -> Result<Trace, Failure> {
         Ok(Trace::read(&self.trace)?)

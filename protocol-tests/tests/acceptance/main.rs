@@ -5,12 +5,15 @@ mod committables;
 mod crash_points;
 mod input;
 mod job;
+mod keyed;
 mod leaderless;
 mod mirror;
 mod older_state;
 mod outages;
 mod random;
 mod rounds;
+mod scenarios;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -26,5 +29,7 @@ fn main() -> ExitCode {
     cases.extend(committables::cases());
     cases.extend(older_state::cases());
     cases.extend(mirror::cases());
+    cases.extend(topology::cases());
+    cases.extend(scenarios::cases());
     harness::main(cases)
 }

@@ -1,9 +1,9 @@
 //! The life of a job: the coordinator, driven, and everything that it has done by others.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt, future::FusedFuture};
+use futures::{StreamExt, future::FusedFuture, stream::FuturesUnordered};
 
 use super::{
     build::Built,
@@ -11,15 +11,15 @@ use super::{
     error::{RunError, TaskError},
     event::JobEvent,
     graph::{Kind, Node},
+    keeper::{Keeper, Kept},
     port::{Command, News, Report, SinkPart, TaskState},
     restore::{FINISHED, IN_FLIGHT, JOB},
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CheckpointStore, OperatorState, StateHandle, StoreError, StorePoint,
-        step::{Note, Step},
+        Checkpoint, CheckpointStore, OperatorState, StateHandle, StateStore, StoreError, step::Note,
     },
-    net::Clock,
+    net::{Background, Clock},
     proto::{
         checkpoint::{
             CheckpointKind, Coordinator,
@@ -38,7 +38,11 @@ pub(super) struct Attempt<'a> {
     nodes: &'a [Node],
     config: &'a RunConfig,
     clock: Clock,
-    store: &'a mut dyn CheckpointStore,
+    keeper: Keeper<'a>,
+    states: Arc<dyn StateStore>,
+    /// What was put for checkpoints of which not every acknowledgement is in.
+    collecting: BTreeMap<u64, Vec<StateHandle>>,
+    discards: FuturesUnordered<Background<()>>,
     built: Built,
     coordinator: Coordinator<TaskState>,
     /// The newest that is durable.
@@ -48,6 +52,8 @@ pub(super) struct Attempt<'a> {
     /// Those that came to their end, and after how many records.
     ended: BTreeMap<usize, u64>,
     was_finished: bool,
+    /// And it is known to have nothing to do.
+    still_finished: bool,
     /// Checkpoints that became complete, and that were given up.
     pub(super) completed: u64,
     pub(super) failed: u64,
@@ -86,13 +92,17 @@ impl<'a> Attempt<'a> {
             nodes,
             config,
             clock,
-            store,
+            states: store.states(),
+            keeper: Keeper::new(store, config.steps.clone()),
+            collecting: BTreeMap::new(),
+            discards: FuturesUnordered::new(),
             built,
             coordinator: coordinator.with_sources(sources)?.with_ids_after(newest_id),
             checkpoint,
             sources: count,
             ended: BTreeMap::new(),
             was_finished,
+            still_finished: false,
             completed: 0,
             failed: 0,
         })
@@ -108,7 +118,7 @@ impl<'a> Attempt<'a> {
         }
         loop {
             while let Some(effect) = self.coordinator.poll_effect() {
-                if let Some(kind) = self.act(effect).await? {
+                if let Some(kind) = self.act(effect)? {
                     self.close().await?;
                     return Ok(kind);
                 }
@@ -122,10 +132,23 @@ impl<'a> Attempt<'a> {
                 Some(report) = self.built.reports.recv() => {
                     if self.hear(report)? {
                         // It was finished before, and its sources brought nothing new.
+                        self.still_finished = true;
                         self.close().await?;
                         return Ok(CheckpointKind::Final);
                     }
                 }
+                (checkpoint, result) = self.keeper.written() => {
+                    let (id, kept) = (checkpoint.id, self.kept((checkpoint, result)));
+                    self.tell(match kept {
+                        Ok(()) => CoordinatorInput::Stored { checkpoint: id },
+                        // A full or failing device may recover; anything else does not.
+                        Err(error @ (StoreError::Full { .. } | StoreError::Io { .. })) => {
+                            CoordinatorInput::StoreFailed { checkpoint: id, cause: error.to_string() }
+                        }
+                        Err(error) => return Err(error.into()),
+                    });
+                }
+                Some(_) = self.discards.next() => {}
                 () = self.clock.sleep_until(self.coordinator.next_deadline()) => {
                     self.tell(CoordinatorInput::Tick);
                 }
@@ -144,12 +167,18 @@ impl<'a> Attempt<'a> {
     fn hear(&mut self, Report { subtask, news }: Report) -> Result<bool, RunError> {
         match news {
             News::Ack { checkpoint, state } => {
+                match self.collecting.get_mut(&checkpoint) {
+                    Some(handles) => handles.extend(state.handles()),
+                    // It comes too late.
+                    None => state.handles().for_each(|handle| self.discard(handle)),
+                }
                 self.tell(CoordinatorInput::Ack { checkpoint, subtask, state });
             }
             News::Decline { checkpoint, cause } => {
                 self.tell(CoordinatorInput::Decline { checkpoint, subtask, cause });
             }
             News::Confirmed { checkpoint } => self.tell(CoordinatorInput::Confirmed { checkpoint, subtask }),
+            News::Unneeded(handle) => self.discard(handle),
             News::Ended { records } => {
                 self.ended.insert(subtask, records);
                 if self.ended.len() == self.sources {
@@ -168,26 +197,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Carries out an intent. How the job ends, when it does.
-    async fn act(
-        &mut self,
-        effect: CoordinatorEffect<TaskState>,
-    ) -> Result<Option<CheckpointKind>, RunError> {
+    fn act(&mut self, effect: CoordinatorEffect<TaskState>) -> Result<Option<CheckpointKind>, RunError> {
         match effect {
             CoordinatorEffect::Trigger { checkpoint, kind } => {
                 self.observe(JobEvent::Triggered { checkpoint, kind });
+                self.collecting.insert(checkpoint, Vec::new());
                 let barrier = Barrier { checkpoint, kind, triggered: self.clock.now() };
                 self.command_sources(Command::Trigger(barrier));
             }
             CoordinatorEffect::Store { checkpoint, kind, states } => {
-                let input = match self.keep(self.compose(checkpoint, kind, states)).await {
-                    Ok(()) => CoordinatorInput::Stored { checkpoint },
-                    // A full or failing device may recover; anything else does not.
-                    Err(error @ (StoreError::Full { .. } | StoreError::Io { .. })) => {
-                        CoordinatorInput::StoreFailed { checkpoint, cause: error.to_string() }
-                    }
-                    Err(error) => return Err(error.into()),
-                };
-                self.tell(input);
+                self.collecting.remove(&checkpoint);
+                self.keeper.begin(self.compose(checkpoint, kind, states));
             }
             CoordinatorEffect::Notify { checkpoint, subtask } => {
                 if let Some(task) = self.built.names.get(subtask) {
@@ -199,6 +219,9 @@ impl<'a> Attempt<'a> {
                 tracing::warn!(checkpoint, %cause, "a checkpoint was given up");
                 self.observe(JobEvent::Aborted { checkpoint, cause: &cause });
                 self.failed += 1;
+                // One whose store failed is not among these: it may be durable all the same.
+                let handles = self.collecting.remove(&checkpoint).unwrap_or_default();
+                handles.into_iter().for_each(|handle| self.discard(handle));
                 (0..self.built.commands.len())
                     .for_each(|subtask| self.command(subtask, Command::Abort(checkpoint)));
             }
@@ -208,16 +231,9 @@ impl<'a> Attempt<'a> {
         Ok(None)
     }
 
-    /// Makes a checkpoint durable.
-    async fn keep(&mut self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        let steps = self.config.steps.clone();
-        let mut passed = move |point| {
-            steps.step(match point {
-                StorePoint::Half => Step::StoreHalf,
-                StorePoint::Durable => Step::Durable,
-            });
-        };
-        self.store.write(&checkpoint, &mut passed).await?;
+    /// Takes what became of a checkpoint.
+    fn kept(&mut self, (checkpoint, result): Kept) -> Result<(), StoreError> {
+        result?;
         self.completed += 1;
         self.observe(JobEvent::Stored { checkpoint: checkpoint.id });
         self.config.steps.note(Note::Checkpoint(checkpoint.id));
@@ -225,13 +241,22 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
+    /// Nothing needs this state; what can't be removed now is removed when the store is opened the next time.
+    fn discard(&self, handle: StateHandle) {
+        let states = Arc::clone(&self.states);
+        self.discards.push(Background::start(async move {
+            if let Err(error) = states.discard(&handle).await {
+                tracing::debug!(%error, "a state that is not needed stays for now");
+            }
+        }));
+    }
+
     /// The checkpoint of these acknowledgements, which are in the order of subtasks.
     fn compose(&self, id: u64, kind: CheckpointKind, states: Vec<TaskState>) -> Checkpoint {
         let mut states = states.into_iter();
         let (mut operators, mut committables, mut writers) = (Vec::new(), Vec::new(), Vec::new());
         if kind == CheckpointKind::Final {
-            let finished = StateHandle::Inline(Bytes::from_static(FINISHED));
-            operators.push(OperatorState { uid: JOB.into(), subtasks: vec![finished] });
+            operators.push(finished());
         }
         for node in self.nodes {
             let (mut own, mut in_flight) = (Vec::new(), Vec::new());
@@ -272,13 +297,22 @@ impl<'a> Attempt<'a> {
             }
         }
         let writers: Vec<WriterState> = writers.into_values().collect();
-        if committables == self.checkpoint.committables && writers == self.checkpoint.writers {
+        if let Some(kept) = self.keeper.finish().await {
+            self.kept(kept)?;
+        }
+        let mut operators = self.checkpoint.operators.clone();
+        if self.still_finished && !operators.contains(&finished()) {
+            // A periodic checkpoint came before the sources said that they have nothing new.
+            operators.push(finished());
+        }
+        let id = self.newest_id() + 1;
+        let last = Checkpoint { id, operators, committables, writers, ..self.checkpoint.clone() };
+        if last == (Checkpoint { id, ..self.checkpoint.clone() }) {
             return Ok(());
         }
-        let last =
-            Checkpoint { id: self.checkpoint.id + 1, committables, writers, ..self.checkpoint.clone() };
-        self.keep(last).await?;
-        Ok(())
+        self.keeper.begin(last);
+        let kept = self.keeper.written().await;
+        Ok(self.kept(kept)?)
     }
 
     /// The newest id that was used.
@@ -286,10 +320,22 @@ impl<'a> Attempt<'a> {
         self.coordinator.newest_id().max(self.checkpoint.id)
     }
 
-    /// Lets go of the subtasks, and waits a little for what they abort.
+    /// Lets go of the subtasks, and waits a little for what they abort. What the store is writing is waited for: it may
+    /// become the newest checkpoint.
     pub(super) async fn end(&mut self) {
         self.built.commands.clear();
-        let all = async { while self.built.tasks.next().await.is_some() {} };
+        if let Some(kept) = self.keeper.finish().await {
+            if let Err(error) = self.kept(kept) {
+                tracing::warn!(%error, "a checkpoint was not stored");
+            }
+        }
+        for handle in std::mem::take(&mut self.collecting).into_values().flatten() {
+            self.discard(handle);
+        }
+        let all = async {
+            while self.built.tasks.next().await.is_some() {}
+            while self.discards.next().await.is_some() {}
+        };
         if tokio::time::timeout(ABORT_WAIT, all).await.is_err() {
             tracing::warn!("subtasks do not end; what they have open is left to the next recovery");
         }
@@ -316,6 +362,12 @@ impl<'a> Attempt<'a> {
     fn observe(&self, event: JobEvent<'_>) {
         self.config.observer.event(self.clock.now(), &event);
     }
+}
+
+/// Says that the job is finished.
+fn finished() -> OperatorState {
+    let finished = StateHandle::Inline(Bytes::from_static(FINISHED));
+    OperatorState { uid: JOB.into(), subtasks: vec![finished] }
 }
 
 /// The state of an operator's subtasks; none if none has any.

@@ -124,7 +124,7 @@ impl Builder<'_> {
                         let total = node.parallelism as usize;
                         let target = upstream.route.target(&record, from, turn, total);
                         if let Some(entry) = &self.queues.entries[number][target][channel] {
-                            entry.push(record);
+                            entry.restore(record);
                         }
                     }
                 }

@@ -49,11 +49,15 @@ struct Queues {
     announced: VecDeque<(usize, Barrier)>,
     /// The channel to be read next.
     next: usize,
+    /// Records of a restored checkpoint that are not read yet, in all channels.
+    restored: usize,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
     queue: VecDeque<Element>,
+    /// So many at its head are of a restored checkpoint.
+    restored: usize,
     taps: Vec<Tap>,
 }
 
@@ -71,6 +75,7 @@ pub(super) fn inbox(channels: usize, capacity: usize) -> (Inbox, Vec<Entry>) {
         channels: (0..channels).map(|_| Channel::default()).collect(),
         announced: VecDeque::new(),
         next: 0,
+        restored: 0,
     };
     let shared = Arc::new(Shared {
         queues: Mutex::new(queues),
@@ -89,6 +94,22 @@ impl Shared {
     }
 }
 
+impl Queues {
+    fn next_channel(&mut self, open: impl Fn(usize) -> bool) -> Option<usize> {
+        if self.restored > 0 {
+            // No barrier stands before these, so that their channel is open.
+            let channel = self.channels.iter().position(|channel| channel.restored > 0)?;
+            self.channels[channel].restored -= 1;
+            self.restored -= 1;
+            return Some(channel);
+        }
+        let count = self.channels.len();
+        let first = self.next;
+        let mut turns = (0..count).map(|turn| (first + turn) % count);
+        turns.find(|&channel| open(channel) && !self.channels[channel].queue.is_empty())
+    }
+}
+
 impl Entry {
     /// Adds a record, also to a full queue: wait for [`room`](Self::room) before the next.
     pub(super) fn push(&self, record: Record) {
@@ -100,6 +121,16 @@ impl Entry {
         channel.queue.push_back(Element::Record(record));
         drop(queues);
         self.shared.arrived.notify_one();
+    }
+
+    /// Adds a record of a restored checkpoint. Such records are read before all others, also those of other channels:
+    /// records of the same key may come by another way now.
+    pub(super) fn restore(&self, record: Record) {
+        let mut queues = self.shared.queues();
+        let channel = &mut queues.channels[self.channel];
+        channel.queue.push_back(Element::Record(record));
+        channel.restored += 1;
+        queues.restored += 1;
     }
 
     /// Adds a barrier, which needs no room.
@@ -133,15 +164,12 @@ impl Inbox {
         self.0.queues().announced.pop_front()
     }
 
-    /// Takes the next element, in turn from the channels that are `open`.
+    /// Takes the next element, in turn from the channels that are `open`; what was restored comes first.
     pub(super) fn pop(&self, open: impl Fn(usize) -> bool) -> Option<(usize, Element)> {
         let mut queues = self.0.queues();
-        let count = queues.channels.len();
-        let first = queues.next;
-        let mut turns = (0..count).map(|turn| (first + turn) % count);
-        let channel = turns.find(|&channel| open(channel) && !queues.channels[channel].queue.is_empty())?;
+        let channel = queues.next_channel(open)?;
         let element = queues.channels[channel].queue.pop_front()?;
-        queues.next = (channel + 1) % count;
+        queues.next = (channel + 1) % queues.channels.len();
         let length = queues.channels[channel].queue.len();
         drop(queues);
         if length < self.0.capacity {
@@ -185,5 +213,27 @@ impl Inbox {
     /// Waits until something may have arrived. Cancel safe.
     pub(super) async fn arrived(&self) {
         self.0.arrived.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restored_records_are_read_before_those_of_any_channel() {
+        let (inbox, entries) = inbox(3, 8);
+        entries[1].restore(Record::value("a"));
+        entries[1].restore(Record::value("b"));
+        entries[2].restore(Record::value("c"));
+        for entry in &entries {
+            entry.push(Record::value("new"));
+        }
+        let mut read = Vec::new();
+        while let Some((_, element)) = inbox.pop(|_| true) {
+            let Element::Record(record) = element else { panic!("there is no barrier") };
+            read.push(record.value.unwrap());
+        }
+        assert_eq!(read, ["a", "b", "c", "new", "new", "new"]);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
             coordinator::{AbortCause, ConfigError},
         },
         committable::Committable,
-        resume::Outcome,
+        resume::{CommitError, Outcome},
         sealed::StateError,
         settle::CommittedButHanging,
     },
@@ -90,6 +90,12 @@ pub enum RunError {
     /// A subtask gave up.
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// The job was told to stop before its recovery was done. Transactions of the last complete checkpoint may not be
+    /// committed yet: run it again.
+    #[error(
+        "stopped before the recovery was done: what the last complete checkpoint lists may not be committed; run it again"
+    )]
+    Stopped,
     /// Too many checkpoints failed.
     #[error("a checkpoint failed: {0}")]
     Checkpoint(AbortCause),
@@ -199,6 +205,18 @@ impl RunError {
             // Recovery waits for the commits, as long as they may take.
             Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
             Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
+            Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
+            Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
+            Self::Recover(RecoverError::Leftovers(_)) => return true,
+            Self::Recover(RecoverError::Client(error))
+            | Self::Client(error)
+            | Self::Topic(TopicError::Client(error))
+            | Self::Task(TaskError::Source { error: SourceError::Client(error), .. })
+            | Self::Task(TaskError::Source {
+                error: SourceError::Topic(TopicError::Client(error)), ..
+            }) => {
+                return matches!(error, ClientError::Unreachable(_) | ClientError::Call(_));
+            }
             _ => return false,
         };
         matches!(
@@ -210,4 +228,9 @@ impl RunError {
                 | CauseKind::Unreachable
         )
     }
+}
+
+/// True when nothing is decided against any of these: a commit may be tried again.
+fn may_pass(all: &[Committed]) -> bool {
+    all.iter().all(|one| one.result.as_ref().is_err_and(CommitError::is_retriable))
 }

@@ -58,6 +58,11 @@ impl Gate {
     /// The next record of a channel that may be read; or what a barrier at the head of its queue brings.
     pub(super) fn next(&mut self) -> Result<Option<Arrival>, Misuse> {
         loop {
+            // A barrier that may overtake does not wait for the end of a burst.
+            self.announced()?;
+            if let Some(arrival) = self.arrivals.pop_front() {
+                return Ok(Some(arrival));
+            }
             let blocked = &self.blocked;
             let (channel, barrier) = match self.inbox.pop(|channel| !blocked[channel]) {
                 None => return Ok(None),

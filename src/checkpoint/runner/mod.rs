@@ -25,6 +25,7 @@ mod event;
 mod gate;
 mod graph;
 mod in_flight;
+mod keeper;
 mod keyed;
 mod operator;
 mod operator_task;

@@ -1,9 +1,9 @@
 //! A subtask of an operator.
 
-use std::{collections::BTreeMap, future::pending};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{
     config::Snapshots,
@@ -25,6 +25,8 @@ use crate::{
 
 /// Records that are processed before commands and barriers are looked at again, and others get their turn.
 const BURST: usize = 64;
+/// Such a burst ends after this time, for an operator may take long for a record.
+const TURN: Duration = Duration::from_millis(2);
 
 pub(super) struct OperatorTask {
     pub(super) port: Port,
@@ -76,6 +78,10 @@ impl OperatorTask {
             if room && self.burst().await? {
                 // Neither the inbox nor the output makes a busy task yield.
                 tokio::task::yield_now().await;
+                // It may never be idle: what others do for it is looked at here, too.
+                while let Some(Some(uploaded)) = self.pending.uploads.next().now_or_never() {
+                    self.uploaded(uploaded.ok_or(TaskError::Panicked)?)?;
+                }
                 match self.port.commands.try_recv() {
                     Ok(command) => self.command(command)?,
                     Err(tokio::sync::mpsc::error::TryRecvError::Empty) => {}
@@ -100,13 +106,14 @@ impl OperatorTask {
 
     /// Processes some records. False when there was nothing to do.
     async fn burst(&mut self) -> Result<bool, TaskError> {
+        let end = self.port.clock.now().after(TURN);
         for done in 0..BURST {
             match self.gate.next()? {
                 None => return Ok(done > 0),
                 Some(Arrival::Record { channel, record }) => {
                     let key = self.keys[channel].as_ref().map(|key_of| key_of(&record));
                     self.call(key, |operator, context| operator.process(record, context))?;
-                    if !self.output.has_room() {
+                    if !self.output.has_room() || self.port.clock.now() >= end {
                         return Ok(true);
                     }
                 }
@@ -142,7 +149,7 @@ impl OperatorTask {
                 self.pending.upload(checkpoint, Part::InFlight, kept);
             }
             Arrival::Declined { checkpoint } => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 let cause = "a newer barrier came first".to_owned();
                 self.port.tell(News::Decline { checkpoint, cause });
             }
@@ -172,15 +179,19 @@ impl OperatorTask {
 
     fn uploaded(&mut self, uploaded: Uploaded) -> Result<(), TaskError> {
         let checkpoint = uploaded.checkpoint;
-        // What was given up in the meantime needs no acknowledgement.
-        let Some(parts) = self.pending.parts.get_mut(&checkpoint) else { return Ok(()) };
-        match uploaded.result.ok_or(TaskError::Panicked)? {
+        let result = uploaded.result.ok_or(TaskError::Panicked)?;
+        let Some(parts) = self.pending.parts.get_mut(&checkpoint) else {
+            // What was given up in the meantime needs no acknowledgement.
+            self.port.unneeded(result.ok().flatten());
+            return Ok(());
+        };
+        match result {
             Ok(handle) => match uploaded.part {
                 Part::State => parts.state = Some(handle),
                 Part::InFlight => parts.in_flight = Some(handle),
             },
             Err(error) => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 self.port.tell(News::Decline { checkpoint, cause: error.to_string() });
                 return Ok(());
             }
@@ -193,12 +204,18 @@ impl OperatorTask {
         Ok(())
     }
 
+    fn give_up(&mut self, checkpoint: u64) {
+        if let Some(Parts { state, in_flight }) = self.pending.parts.remove(&checkpoint) {
+            self.port.unneeded([state, in_flight].into_iter().flatten().flatten());
+        }
+    }
+
     fn command(&mut self, command: Command) -> Result<(), TaskError> {
         match command {
             Command::Trigger(_) | Command::Close => {}
             Command::Notify(checkpoint) => self.port.tell(News::Confirmed { checkpoint }),
             Command::Abort(checkpoint) => {
-                self.pending.parts.remove(&checkpoint);
+                self.give_up(checkpoint);
                 self.gate.aborted(checkpoint)?;
             }
         }

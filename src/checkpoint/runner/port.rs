@@ -45,6 +45,8 @@ pub(super) enum News {
     Confirmed {
         checkpoint: u64,
     },
+    /// State was put for a checkpoint that was given up in the meantime.
+    Unneeded(StateHandle),
     /// A source came to its end, after so many records of this run.
     Ended {
         records: u64,
@@ -81,6 +83,13 @@ pub(super) struct Port {
     pub(super) clock: Clock,
 }
 
+impl TaskState {
+    /// What it holds in the store.
+    pub(super) fn handles(&self) -> impl Iterator<Item = StateHandle> + use<> {
+        [self.state.clone(), self.in_flight.clone()].into_iter().flatten()
+    }
+}
+
 impl Port {
     pub(super) fn tell(&self, news: News) {
         // Nobody listens when the job is over already.
@@ -90,6 +99,11 @@ impl Port {
     pub(super) fn ack(&self, checkpoint: u64, state: TaskState) {
         self.observe(JobEvent::Acknowledged { checkpoint, task: &self.name });
         self.tell(News::Ack { checkpoint, state });
+    }
+
+    /// These states are not needed.
+    pub(super) fn unneeded(&self, states: impl IntoIterator<Item = StateHandle>) {
+        states.into_iter().for_each(|state| self.tell(News::Unneeded(state)));
     }
 
     pub(super) fn observe(&self, event: JobEvent<'_>) {
@@ -106,7 +120,12 @@ impl Port {
         let name = format!("{}-{checkpoint}-{part}", self.name);
         let states = Arc::clone(&self.states);
         Background::start(async move {
-            let bytes = bytes();
+            // Large state takes a while: others want the thread.
+            let bytes = tokio::task::spawn_blocking(bytes).await;
+            let bytes = bytes.map_err(|ended| StoreError::Io {
+                path: name.clone().into(),
+                source: std::io::Error::other(ended),
+            })?;
             if bytes.is_empty() {
                 return Ok(None);
             }

@@ -1,12 +1,12 @@
 //! A run of a job: from a checkpoint to running subtasks, and back to the checkpoint after a failure.
 
-use std::{future::Future, pin::pin, sync::Arc};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 
 use super::{
     attempt::{Attempt, Start},
-    build::{Surroundings, build},
+    build::{Built, Surroundings, build},
     commits::Commits,
     config::RunConfig,
     counters::Counters,
@@ -25,8 +25,9 @@ impl Pipeline {
     /// Runs the job until all its sources come to their end, `stop` is done, or something is wrong.
     ///
     /// It begins where the last complete checkpoint in `store` ends. On `stop` it takes one more checkpoint and
-    /// commits it. After a failure that may pass it goes back to the last complete checkpoint by itself, as often as
-    /// `config` says.
+    /// commits it; while it recovers it ends at once, with [`RunError::Stopped`]. After a failure that may pass it goes
+    /// back to the last complete checkpoint by itself, as often as `config` says; also when the failure is one of going
+    /// back. A write of the store that is under way is waited for before that, however long it takes.
     ///
     /// # Errors
     /// [`RunError`], with what was done until then; everything up to the last complete checkpoint is safe.
@@ -60,7 +61,11 @@ impl Pipeline {
             summary.restarts += 1;
             tracing::warn!(%error, "the job goes back to its last checkpoint");
             let clock = client.clock();
-            clock.sleep_until(Some(clock.now().after(config.restart_delay))).await;
+            tokio::select! {
+                biased;
+                () = &mut stop => return Err((error, summary)),
+                () = clock.sleep_until(Some(clock.now().after(config.restart_delay))) => {}
+            }
         }
     }
 
@@ -71,12 +76,45 @@ impl Pipeline {
     ) -> Result<(), RunError> {
         let Life { client, store, config, summary, newest_id } = life;
         let nodes = self.nodes()?;
-        let (spec, parallelism) = sink_of(&nodes);
-        spec.config.validate()?;
+        let beginning = self.begin((client, &nodes), &mut *store, config, &mut *summary);
+        let begun = tokio::select! {
+            biased;
+            () = &mut *stop, if !stop.is_terminated() => return Err(RunError::Stopped),
+            begun = beginning => begun?,
+        };
+        let Begun { built, counters, checkpoint, was_finished } = begun;
+        let start = Start { checkpoint, newest_id: *newest_id, was_finished };
+        let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
+        let result = attempt.play(stop).await;
+        attempt.end().await;
+        *newest_id = attempt.newest_id();
+        summary.checkpoints += attempt.completed;
+        summary.failed_checkpoints += attempt.failed;
+        summary.records += counters.records();
+        summary.bytes += counters.bytes();
+        summary.hanging = counters.take_hanging();
+        summary.finished = matches!(result, Ok(CheckpointKind::Final));
+        result.map(|_| ())
+    }
+
+    /// From the newest checkpoint to running subtasks.
+    async fn begin(
+        &self,
+        (client, nodes): (&Client, &[Node]),
+        store: &mut dyn CheckpointStore,
+        config: &RunConfig,
+        summary: &mut RunSummary,
+    ) -> Result<Begun, RunError> {
+        let (spec, parallelism) = sink_of(nodes);
+        let mut sink = spec.config.clone();
+        if config.checkpoints.interval < Duration::MAX {
+            sink.checkpoint_interval = sink.checkpoint_interval.max(config.checkpoints.interval);
+        }
+        sink.validate()?;
         let topic = client.topic(&spec.topic).await?;
         let (checkpoint, refused) = self.restored(client, store, &topic).await?;
-        let restored = Restored::read(&checkpoint, &nodes, &*store.states()).await?;
-        let sink = Sink::new(client.clone(), Arc::new(spec.config.clone()), vec![topic.clone()]);
+        let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
+        let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
         store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
@@ -95,23 +133,12 @@ impl Pipeline {
             writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
             settle_timeout: spec.config.settle_timeout,
         };
-        let built = build(&nodes, &restored, around).await?;
-        let start = Start { checkpoint, newest_id: *newest_id, was_finished: restored.is_finished() };
-        let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
-        let result = attempt.play(stop).await;
-        attempt.end().await;
-        *newest_id = attempt.newest_id();
-        summary.checkpoints += attempt.completed;
-        summary.failed_checkpoints += attempt.failed;
-        summary.records += counters.records();
-        summary.bytes += counters.bytes();
-        summary.hanging = counters.take_hanging();
-        summary.finished = matches!(result, Ok(CheckpointKind::Final));
-        result.map(|_| ())
+        let built = build(nodes, &restored, around).await?;
+        Ok(Begun { built, counters, checkpoint, was_finished: restored.is_finished() })
     }
 
-    /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids must outlive a crash before the
-    /// first real one.
+    /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
+    /// must outlive a crash before the first real one.
     async fn restored(
         &self,
         client: &Client,
@@ -147,6 +174,14 @@ impl Pipeline {
         store.write(&first, &mut |_| {}).await?;
         Ok((first, None))
     }
+}
+
+/// A life that can be lived.
+struct Begun {
+    built: Built,
+    counters: Arc<Counters>,
+    checkpoint: Checkpoint,
+    was_finished: bool,
 }
 
 /// What the lives of a job share, from one restart to the next.

@@ -79,7 +79,8 @@ impl SinkTask {
             }
             let now = self.port.clock.now();
             let free = self.is_free(now)?;
-            if free && self.burst().await? {
+            let more = free && self.burst().await?;
+            if more {
                 tokio::task::yield_now().await;
             }
             if self.closed(now) {
@@ -100,6 +101,7 @@ impl SinkTask {
                     let (checkpoint, kept) = kept.ok_or(TaskError::Panicked)?;
                     self.acknowledge(checkpoint, kept.ok_or(TaskError::Panicked)?);
                 }
+                () = std::future::ready(()), if more => {}
                 () = self.gate.changed(), if busy => {}
                 () = self.port.clock.sleep_until(Some(now.after(TICK))) => self.writer.tick().map_err(|e| self.failed(e))?,
             }
@@ -192,8 +194,10 @@ impl SinkTask {
     }
 
     fn acknowledge(&mut self, checkpoint: u64, kept: Result<Option<StateHandle>, StoreError>) {
-        // What was given up in the meantime needs no acknowledgement.
-        let Some(part) = self.progress.parts.remove(&checkpoint) else { return };
+        let Some(part) = self.progress.parts.remove(&checkpoint) else {
+            // What was given up in the meantime needs no acknowledgement.
+            return self.port.unneeded(kept.ok().flatten());
+        };
         match kept {
             Ok(in_flight) => {
                 self.port.ack(checkpoint, TaskState { state: None, in_flight, sink: Some(part) });

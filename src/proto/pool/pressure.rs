@@ -8,7 +8,7 @@ use crate::ids::Moment;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "all {capacity} transactional ids of the writer are in use: {active} written, {prepared} waiting for their \
-     commit, {decided} committed and waiting to be settled or dropped"
+     commit, {decided} committed and waiting to be settled"
 )]
 pub struct PoolExhausted {
     /// How many may be in use.
@@ -17,7 +17,7 @@ pub struct PoolExhausted {
     pub active: usize,
     /// Prepared and not decided.
     pub prepared: usize,
-    /// Decided, and not free yet.
+    /// Decided, and not settled.
     pub decided: usize,
 }
 

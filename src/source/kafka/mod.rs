@@ -21,7 +21,7 @@ use futures::{FutureExt, future::BoxFuture};
 pub use start::{StartError, StartFrom};
 pub use state::SourceOffset;
 
-use super::{Source, SourceError, SourceReader, SplitState, Subtask};
+use super::{Source, SourceError, SourceReader, SplitState, Subtask, pace::Pace};
 use crate::{
     client::{Client, ConsumerBuilder, Isolation, OutOfRangePolicy},
     ids::TopicName,
@@ -70,6 +70,7 @@ pub struct KafkaSource {
     isolation: Isolation,
     discovery_interval: Duration,
     partition: Partition,
+    per_second: Option<u32>,
     consumer: ConsumerBuilder,
 }
 
@@ -104,6 +105,7 @@ impl KafkaSource {
             isolation: Isolation::default(),
             discovery_interval: DISCOVERY_INTERVAL,
             partition: Partition::Kept,
+            per_second: None,
             consumer: client.consumer(),
         }
     }
@@ -157,6 +159,13 @@ impl KafkaSource {
         Self { partition: Partition::Cleared, ..self }
     }
 
+    /// So many records a second, of all subtasks together; 0 is no limit. Whole batches are handed out, each as soon as
+    /// those before it are paid for. What a job missed while it stood still is not made up for. Default: no limit.
+    #[must_use]
+    pub fn records_per_second(self, records: u32) -> Self {
+        Self { per_second: (records > 0).then_some(records), ..self }
+    }
+
     /// `fetch.max.wait.ms`, as [`ConsumerBuilder::max_wait`].
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
@@ -189,8 +198,10 @@ impl KafkaSource {
             let client = self.client.clone();
             discovery::Discovery::new(client, self.discovery_interval, subtask, plan.topics)
         });
+        let pace = self.per_second.map(|rate| Pace::new(f64::from(rate) / f64::from(subtask.total.max(1))));
         let consumer = self.consumer.clone().build();
-        Ok(reader::Reader::new(consumer, plan.splits, discovery, self.partition, self.bound))
+        let settings = (self.partition, self.bound);
+        Ok(reader::Reader::new(consumer, plan.splits, discovery, settings).paced(pace, self.client.clock()))
     }
 }
 

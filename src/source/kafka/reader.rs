@@ -8,8 +8,9 @@ use super::{Bound, Partition, discovery::Discovery, state::KafkaSplit};
 use crate::{
     client::{Consumer, ConsumerRecord, Start},
     ids::TopicPartition,
+    net::Clock,
     record::Record,
-    source::{SourceError, SourceReader, SplitState},
+    source::{SourceError, SourceReader, SplitState, pace::Pace},
 };
 
 pub(super) struct Reader {
@@ -19,6 +20,7 @@ pub(super) struct Reader {
     discovery: Option<Discovery>,
     partition: Partition,
     bound: Bound,
+    pace: Option<(Pace, Clock)>,
 }
 
 impl Reader {
@@ -26,12 +28,15 @@ impl Reader {
         consumer: Consumer,
         splits: Vec<KafkaSplit>,
         discovery: Option<Discovery>,
-        partition: Partition,
-        bound: Bound,
+        (partition, bound): (Partition, Bound),
     ) -> Self {
-        let mut reader = Self { consumer, splits: BTreeMap::new(), discovery, partition, bound };
+        let mut reader = Self { consumer, splits: BTreeMap::new(), discovery, partition, bound, pace: None };
         splits.into_iter().for_each(|split| reader.add(split));
         reader
+    }
+
+    pub(super) fn paced(self, pace: Option<Pace>, clock: Clock) -> Self {
+        Self { pace: pace.map(|pace| (pace, clock)), ..self }
     }
 
     fn add(&mut self, split: KafkaSplit) {
@@ -47,6 +52,14 @@ impl Reader {
             if !reads && self.bound != Bound::None {
                 return Ok(None);
             }
+            let early =
+                self.pace.as_mut().and_then(|(pace, clock)| Some((pace.allowed(clock.now()).err()?, *clock)));
+            let paid = async {
+                match early {
+                    Some((due, clock)) => clock.sleep_until(Some(due)).await,
+                    None => std::future::pending().await,
+                }
+            };
             let found = async {
                 match &mut self.discovery {
                     Some(discovery) => discovery.next().await,
@@ -57,8 +70,12 @@ impl Reader {
             tokio::select! {
                 biased;
                 found = found => found.into_iter().for_each(|split| self.add(split)),
-                records = self.consumer.advance(), if reads => {
+                () = paid => {}
+                records = self.consumer.advance(), if reads && early.is_none() => {
                     let records = self.take(records?);
+                    if let Some((pace, _)) = &mut self.pace {
+                        pace.passed(records.len() as u64);
+                    }
                     if !records.is_empty() {
                         return Ok(Some(records));
                     }

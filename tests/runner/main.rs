@@ -2,7 +2,10 @@
 #![cfg(feature = "broker")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../kit/mod.rs"]
 mod kit;
+
+mod trouble;
 
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
