@@ -63,7 +63,8 @@ pub mod guide {
     /// [failures]: crate::guide::failures
     /// [sizing]: crate::guide::sizing
     /// [txn]: crate::guide::cli#txn
-    /// [older states]: crate::guide::cli#older-states
+    /// [the formula]: crate::guide::sizing#slots
+    /// [observer]: crate::guide::embedding#the-local-runner
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("../docs/cli.md")]
