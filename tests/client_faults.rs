@@ -410,3 +410,34 @@ async fn a_stopped_cluster_of_another_name_gets_nothing() {
     assert!(e.to_string().contains(other.cluster_id()), "{e}");
     assert_eq!(other.requests(Api::EndTxn), 0);
 }
+
+/// A frozen broker has an open port and says nothing; here it would do so for an hour.
+#[tokio::test]
+async fn a_server_that_says_nothing_holds_no_question_up() {
+    let hour = Duration::from_secs(3600);
+    let broker = Broker::start(BrokerConfig { nodes: 3, ..BrokerConfig::default() }).await.unwrap();
+    broker.create_topic(TOPIC, 2).unwrap();
+    let mut frozen = Vec::new();
+    for _ in 0..3 {
+        frozen.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let frozen_servers = frozen.iter().map(|l| l.local_addr().unwrap().to_string());
+    let servers: Vec<_> = frozen_servers.chain([broker.address(2).unwrap()]).collect();
+    for api in [Api::ApiVersions, Api::Metadata, Api::FindCoordinator] {
+        for _ in 0..20 {
+            broker.inject(Fault { api, node: Some(1), nth: 1, reaction: Reaction::Delay(hour) });
+        }
+    }
+    let mut config = ClientConfig::new(&servers.join(",")).unwrap().request_timeout(hour);
+    config.setup_timeout = hour;
+    let client = Client::new(config);
+    // The brokers are known now, and every question may begin with another one.
+    for _ in 0..8 {
+        within(client.topic(TOPIC)).await.unwrap();
+    }
+    let asked_elsewhere = (0..).map(|n| format!("id-{n}"));
+    let mut ids = asked_elsewhere.filter(|id| broker.transaction_coordinator(id) != Some(1));
+    let id = TransactionalId::new(ids.next().unwrap());
+    let described = within(client.admin().describe_transaction(&id)).await.unwrap();
+    assert!(described.is_none());
+}

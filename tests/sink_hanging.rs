@@ -8,8 +8,9 @@ mod kit;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kafka_2pc::{
-    broker::{BrokerConfig, Profile},
+    broker::{BrokerConfig, LeaderlessMarker, Profile},
     client::Topic,
+    ids::TransactionalId,
     proto::{
         committable::Committable,
         pool::{Reuse, SlotState},
@@ -277,8 +278,7 @@ async fn counter_test_an_id_used_again_after_a_hanging_fence_publishes_what_was_
 
 #[tokio::test]
 async fn without_the_fault_of_the_broker_markers_are_waited_for() {
-    let profile =
-        Profile { leaderless_marker: kafka_2pc::broker::LeaderlessMarker::Awaited, ..Profile::kafka_4_4() };
+    let profile = Profile { leaderless_marker: LeaderlessMarker::Awaited, ..Profile::kafka_4_4() };
     let l = Lonely::new(profile, Reuse::WhenSettled).await;
     let (mut writer, _) = l.recover(SinkState::default()).await;
     l.write(&mut writer, "1").await;
@@ -296,6 +296,54 @@ async fn without_the_fault_of_the_broker_markers_are_waited_for() {
     writer.durable(&BTreeSet::new());
     assert_eq!(writer.slots().count(), 0);
     assert_eq!(l.seen().await, ["1"]);
+}
+
+/// Kafka without that fault, such as 4.2: InitProducerId is not granted before the markers are written.
+fn awaiting() -> [Profile; 2] {
+    both().map(|profile| Profile { leaderless_marker: LeaderlessMarker::Awaited, ..profile })
+}
+
+#[tokio::test]
+async fn a_leftover_that_waits_for_a_leader_stops_no_recovery_and_its_id_is_not_used() {
+    futures::future::join_all(awaiting().map(leftover_without_leader)).await;
+}
+
+async fn leftover_without_leader(profile: Profile) {
+    let mut l = Lonely::new(profile, Reuse::WhenSettled).await;
+    let patient = Arc::clone(&l.config);
+    Arc::make_mut(&mut l.config).settle_timeout = Duration::from_millis(300);
+    orphan(&l).await;
+    let lost = TransactionalId::new(format!("{}-0-0", l.config.prefix.as_str()));
+    let topic = l.b.topic().await;
+    let mut state = SinkState::default();
+    // The second one meets the fence of the first.
+    for round in ["a", "b"] {
+        let (mut writer, report) = l.recover(state).await;
+        assert_eq!((&report.pending, &report.aborted), (&vec![lost.clone()], &vec![]), "{report:?}");
+        assert!(report.hanging.is_empty());
+        assert!(writer.slots().any(|slot| slot == (0, &SlotState::Avoided)));
+        // The job goes on where there are leaders, under other ids.
+        within(writer.write(&topic, Some(0), RecordRef::value(round.as_bytes()))).await.unwrap();
+        let next = l.prepare(&mut writer, 1).await;
+        assert_ne!(next.transactional_id, lost);
+        l.commit(&mut writer, &next).await;
+        within(l.committer().settle(&next)).await.unwrap();
+        writer.settled(&next.transactional_id);
+        writer.durable(&BTreeSet::new());
+        assert!(writer.snapshot().active.contains(&lost), "a restart looks at it");
+        state = SinkState { checkpoint: 1, committables: Vec::new(), writers: vec![writer.snapshot()] };
+    }
+    assert_eq!(l.b.visible().await, ["a", "b"]);
+    l.back().await;
+    l.config = patient;
+    let (mut writer, report) = l.recover(state).await;
+    assert_eq!((report.pending, writer.slots().count()), (vec![], 0), "it is over");
+    l.write(&mut writer, "yes").await;
+    let next = l.prepare(&mut writer, 2).await;
+    assert_eq!(next.transactional_id, lost);
+    l.commit(&mut writer, &next).await;
+    within(l.committer().settle(&next)).await.unwrap();
+    assert_eq!(l.seen().await, ["yes"]);
 }
 
 #[tokio::test]

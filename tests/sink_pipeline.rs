@@ -90,6 +90,7 @@ impl Plant {
             checkpoint_interval: Duration::from_millis(10),
             rate: Some(4000),
             on_bad_line: OnBadLine::Stop,
+            refused: std::collections::BTreeMap::new(),
             stop_after: None,
             on_hanging: OnHanging::Report,
             steps: Steps::default(),

@@ -266,10 +266,13 @@ fn address(config: &BrokerConfig) -> Result<(String, u16), BrokerError> {
     if config.nodes == 0 {
         return Err(BrokerError::Config("at least one node is needed".into()));
     }
-    let parts = config.listen.rsplit_once(':');
-    parts
-        .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
-        .ok_or_else(|| BrokerError::Config(format!("{:?} is no host:port", config.listen)))
+    let parts = config.listen.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    // An IPv6 address stands in brackets: otherwise nobody could tell its end from the port.
+    let bare = |host: &str| host.starts_with('[') && host.ends_with(']') || !host.contains(':');
+    match parts.filter(|(host, _)| !host.is_empty() && bare(host)) {
+        Some((host, port)) => Ok((host.to_owned(), port)),
+        None => Err(BrokerError::Config(format!("{:?} is no host:port", config.listen))),
+    }
 }
 
 async fn listen(node: i32, host: &str, port: u16) -> Result<(TcpListener, u16), BrokerError> {

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, Exit, Usage, duration::parse_duration};
-use crate::broker::{Broker, BrokerConfig, Profile, UnknownTopics};
+use crate::broker::{Broker, BrokerConfig, BrokerError, Profile, UnknownTopics};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -37,7 +37,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     // Before anybody is told that we listen: a signal must not find nobody home.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let broker = Broker::start(config).await.context("the broker did not start")?;
+    let broker = match Broker::start(config).await {
+        Err(BrokerError::Config(what)) => return Err(Usage(format!("--listen: {what}")).into()),
+        started => started.context("the broker did not start")?,
+    };
     let bootstrap = broker.bootstrap();
     context.print(if context.json() { json!({ "bootstrap": bootstrap }).to_string() } else { bootstrap })?;
     context.say("Everything is kept in memory and gone when this process ends (Ctrl-C).");

@@ -11,7 +11,7 @@ use super::{
     format::{Format, FormatName},
 };
 use crate::{
-    client::{Client, Consumer, ConsumerRecord, Isolation, Start},
+    client::{Client, Consumer, ConsumerError, ConsumerRecord, Isolation, Start},
     ids::TopicPartition,
 };
 
@@ -89,6 +89,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         Isolation::Committed => consumer.end_offsets(Isolation::Committed).await?,
     };
     let begins = consumer.beginning_offsets().await?;
+    is_there(args.from, &begins, &high)?;
     read_until(&mut consumer, (args.from, &begins), ends.clone(), &mut printer).await?;
     if printer.left > 0 {
         warn_of_hidden(context, &high, &ends);
@@ -115,6 +116,26 @@ async fn partitions(client: &Client, args: &Args) -> anyhow::Result<Vec<TopicPar
         None => 0..count,
     };
     Ok(chosen.map(|partition| TopicPartition::new(topic.name().clone(), partition)).collect())
+}
+
+/// An offset that the log does not hold is no place to begin, also if there is nothing to be read until the end: who
+/// reads on would be refused as well.
+///
+/// # Errors
+/// [`ConsumerError::OutOfRange`].
+fn is_there(
+    from: Start,
+    begins: &HashMap<TopicPartition, i64>,
+    high: &HashMap<TopicPartition, i64>,
+) -> Result<(), ConsumerError> {
+    let Start::Offset(wanted) = from else { return Ok(()) };
+    for (place, end) in high {
+        let available = begins.get(place).copied().unwrap_or(0)..*end;
+        if wanted != available.end && !available.contains(&wanted) {
+            return Err(ConsumerError::OutOfRange { partition: place.clone(), wanted, available });
+        }
+    }
+    Ok(())
 }
 
 /// Prints what lies before `ends`, and takes every partition that is there out of the assignment.

@@ -15,7 +15,10 @@ pub(super) fn tell(message: impl AsRef<str>) {
 /// The options that all commands share.
 #[derive(Debug)]
 pub(super) struct Context {
+    /// `--bootstrap`.
     bootstrap: Option<String>,
+    /// `KAFKA_BOOTSTRAP`, which every other way to name a cluster comes before.
+    environment: Option<String>,
     json: bool,
     quiet: bool,
 }
@@ -36,7 +39,12 @@ impl Context {
             .with_target(globals.verbose > 1)
             .log_internal_errors(false)
             .init();
-        Self { bootstrap: globals.bootstrap.clone(), json: globals.json, quiet: globals.quiet }
+        Self {
+            bootstrap: globals.bootstrap.clone().filter(|servers| !servers.is_empty()),
+            environment: std::env::var("KAFKA_BOOTSTRAP").ok().filter(|servers| !servers.is_empty()),
+            json: globals.json,
+            quiet: globals.quiet,
+        }
     }
 
     /// Whether results are wanted as JSON.
@@ -56,7 +64,11 @@ impl Context {
 
     /// The cluster, if one was named.
     pub(super) fn bootstrap(&self) -> Option<&str> {
-        self.bootstrap.as_deref().filter(|b| !b.is_empty())
+        self.bootstrap_or(None)
+    }
+
+    fn bootstrap_or<'a>(&'a self, property: Option<&'a str>) -> Option<&'a str> {
+        self.bootstrap.as_deref().or(property).or(self.environment.as_deref())
     }
 
     /// The settings for the cluster that was named.
@@ -64,7 +76,15 @@ impl Context {
     /// # Errors
     /// [`Usage`] if none was.
     pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
-        let Some(bootstrap) = self.bootstrap() else {
+        self.client_config_or(None)
+    }
+
+    /// The same, where a property may name the cluster as well: after `--bootstrap`, before the environment.
+    ///
+    /// # Errors
+    /// [`Usage`] if nothing names one.
+    pub(super) fn client_config_or(&self, property: Option<&str>) -> anyhow::Result<ClientConfig> {
+        let Some(bootstrap) = self.bootstrap_or(property) else {
             let hint = "which cluster? Give --bootstrap HOST:PORT[,HOST:PORT..] or set KAFKA_BOOTSTRAP.\n\
                         `kafka-2pc broker` starts one in memory; `kafka-2pc demo` shows everything without one.";
             return Err(Usage(hint.to_owned()).into());

@@ -4,14 +4,16 @@
 //!   occurrence is the key, and a line without one has no key.
 //! - `json`: one object per line, `{"key", "value", "headers", "partition", "timestamp"}`, every one of which may be
 //!   missing. Strings or null; bytes that are not UTF-8 stand as base64 under `key_b64` and `value_b64`. Headers are a list
-//!   of objects with the same four names, in order, or on the way in also one object `{name: value}`. `topic` and
-//!   `offset` are told on the way out and passed over on the way in.
+//!   of objects with the same four names, in order, or on the way in also one object `{name: value}`, in which
+//!   `name_b64` holds base64 as well. `topic` and `offset` are told on the way out and passed over on the way in. A
+//!   field that is there twice makes a bad line.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::object::{Fields, Json};
 use crate::{checkpoint::pipeline::LineHeader, client::ConsumerRecord};
 
 /// Which of the two.
@@ -102,8 +104,9 @@ fn bad<T>(what: impl Into<String>) -> Result<T, BadLine> {
 }
 
 fn parse_object<'a>(line: &[u8]) -> Result<Parsed<'a>, BadLine> {
-    let value: Value = serde_json::from_slice(line).map_err(|e| BadLine(format!("no JSON: {e}")))?;
-    let Value::Object(mut object) = value else { return bad("not a JSON object") };
+    let Json::Object(mut object) = Json::parse(line).map_err(BadLine)? else {
+        return bad("not a JSON object");
+    };
     let parsed = Parsed {
         key: take_bytes(&mut object, "key")?,
         value: take_bytes(&mut object, "value")?,
@@ -117,63 +120,85 @@ fn parse_object<'a>(line: &[u8]) -> Result<Parsed<'a>, BadLine> {
     };
     object.remove("topic");
     object.remove("offset");
-    match object.keys().next() {
+    match object.names().next() {
         Some(name) => bad(format!("unknown field `{name}`")),
         None => Ok(parsed),
     }
 }
 
+/// What stands behind a name whose value is base64.
+const ENCODED: &str = "_b64";
+
 /// The bytes under `name` or, as base64, under `name_b64`.
-fn take_bytes<'a>(object: &mut Map<String, Value>, name: &str) -> Result<Option<Cow<'a, [u8]>>, BadLine> {
-    let encoded_name = format!("{name}_b64");
+fn take_bytes<'a>(object: &mut Fields, name: &str) -> Result<Option<Cow<'a, [u8]>>, BadLine> {
+    let encoded_name = format!("{name}{ENCODED}");
     match (object.remove(name), object.remove(&encoded_name)) {
         (Some(_), Some(_)) => bad(format!("both `{name}` and `{encoded_name}`")),
-        (None | Some(Value::Null), None) | (None, Some(Value::Null)) => Ok(None),
-        (Some(Value::String(text)), None) => Ok(Some(Cow::Owned(text.into_bytes()))),
-        (None, Some(Value::String(text))) => match STANDARD.decode(text) {
-            Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
-            Err(error) => bad(format!("`{encoded_name}` is no base64: {error}")),
-        },
-        (Some(_), None) => bad(format!("`{name}` is neither a string nor null")),
-        (None, Some(_)) => bad(format!("`{encoded_name}` is neither a string nor null")),
+        (None, None) => Ok(None),
+        (Some(value), None) => text(name, value),
+        (None, Some(value)) => decoded(&encoded_name, value),
     }
 }
 
-fn take_number(object: &mut Map<String, Value>, name: &str) -> Result<Option<i64>, BadLine> {
-    match object.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_i64() {
-            Some(number) => Ok(Some(number)),
-            None => bad(format!("`{name}` is no whole number")),
+fn text<'a>(name: &str, value: Json) -> Result<Option<Cow<'a, [u8]>>, BadLine> {
+    match value {
+        Json::Null => Ok(None),
+        Json::String(text) => Ok(Some(Cow::Owned(text.into_bytes()))),
+        _ => bad(format!("`{name}` is neither a string nor null")),
+    }
+}
+
+fn decoded<'a>(name: &str, value: Json) -> Result<Option<Cow<'a, [u8]>>, BadLine> {
+    match value {
+        Json::Null => Ok(None),
+        Json::String(text) => match STANDARD.decode(text) {
+            Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
+            Err(error) => bad(format!("`{name}` is no base64: {error}")),
         },
+        _ => bad(format!("`{name}` is neither a string nor null")),
+    }
+}
+
+fn take_number(object: &mut Fields, name: &str) -> Result<Option<i64>, BadLine> {
+    match object.remove(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Number(Some(number))) => Ok(Some(number)),
+        Some(_) => bad(format!("`{name}` is no whole number")),
     }
 }
 
 type Headers<'a> = Vec<LineHeader<'a>>;
 
-fn take_headers<'a>(object: &mut Map<String, Value>) -> Result<Headers<'a>, BadLine> {
+fn take_headers<'a>(object: &mut Fields) -> Result<Headers<'a>, BadLine> {
     match object.remove("headers") {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(list)) => list.into_iter().map(header).collect(),
-        Some(Value::Object(map)) => map
-            .into_iter()
-            .map(|(name, value)| match value {
-                Value::Null => Ok((Cow::Owned(name.into_bytes()), None)),
-                Value::String(text) => {
-                    Ok((Cow::Owned(name.into_bytes()), Some(Cow::Owned(text.into_bytes()))))
-                }
-                _ => bad(format!("header `{name}` is neither a string nor null")),
-            })
-            .collect(),
+        None | Some(Json::Null) => Ok(Vec::new()),
+        Some(Json::List(list)) => list.into_iter().map(header).collect(),
+        Some(Json::Object(map)) => named_headers(map),
         Some(_) => bad("`headers` is neither a list nor an object"),
     }
 }
 
-fn header<'a>(header: Value) -> Result<LineHeader<'a>, BadLine> {
-    let Value::Object(mut object) = header else { return bad("a header is no object") };
+/// Headers as one object. Its names are those of the headers, so what is true of every field is true of them: a value
+/// under `NAME_b64` is the base64 of header `NAME`. A header that is called so itself needs the list.
+fn named_headers<'a>(map: Fields) -> Result<Headers<'a>, BadLine> {
+    let names: HashSet<String> = map.names().map(str::to_owned).collect();
+    let header = |(field, value): (String, Json)| {
+        let (name, value) = match field.strip_suffix(ENCODED) {
+            None => (field.as_str(), text(&field, value)),
+            Some(name) if names.contains(name) => return bad(format!("both `{name}` and `{field}`")),
+            Some(name) => (name, decoded(&field, value)),
+        };
+        let value = value.map_err(|BadLine(e)| BadLine(format!("header {e}")))?;
+        Ok((Cow::Owned(name.as_bytes().to_vec()), value))
+    };
+    map.into_iter().map(header).collect()
+}
+
+fn header<'a>(header: Json) -> Result<LineHeader<'a>, BadLine> {
+    let Json::Object(mut object) = header else { return bad("a header is no object") };
     let Some(key) = take_bytes(&mut object, "key")? else { return bad("a header has no key") };
     let value = take_bytes(&mut object, "value")?;
-    match object.keys().next() {
+    match object.names().next() {
         Some(name) => bad(format!("unknown field `{name}` in a header")),
         None => Ok((key, value)),
     }

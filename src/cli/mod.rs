@@ -12,6 +12,7 @@ mod demo;
 mod duration;
 mod exit;
 mod format;
+mod object;
 mod parent;
 mod pipe;
 mod policy;
@@ -45,9 +46,8 @@ const COMMON: &str = "Common options";
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 struct Globals {
-    /// Brokers of the cluster to begin with
-    #[arg(long, global = true, help_heading = COMMON, env = "KAFKA_BOOTSTRAP", value_name = "HOST:PORT,..")]
-    #[arg(hide_env_values = true)]
+    /// Brokers of the cluster to begin with [env: KAFKA_BOOTSTRAP]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "HOST:PORT,..")]
     bootstrap: Option<String>,
     /// Print results as JSON, one object a line
     #[arg(long, global = true, help_heading = COMMON)]

@@ -1,6 +1,6 @@
 //! `pipe`: lines into a topic, exactly once.
 
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use serde_json::json;
@@ -13,14 +13,14 @@ use super::{
     exit::Exit,
     format::{Format, FormatName},
     policy::Policy,
-    settings,
+    settings::{self, Settings},
 };
 use crate::{
     checkpoint::{
         Binding, DirectoryStore, JobStore, MemoryStore,
         pipeline::{
-            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter,
-            Summary,
+            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, RefusedLines,
+            StopAfter, Summary,
         },
         step::Steps,
     },
@@ -116,7 +116,8 @@ const RESTARTS: u32 = 3;
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
-    let mut config = context.client_config()?.probe(steps.probe());
+    let settings = Settings::read(args.config.as_deref(), &args.set)?;
+    let mut config = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
     let mut sink = SinkConfig::new("unnamed")?;
     sink.compression = Compression::Lz4;
     sink.checkpoint_interval = args.checkpoint_interval;
@@ -128,7 +129,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         ));
         sink.reuse = Reuse::AtOnce;
     }
-    settings::apply(&mut config, &mut sink, args.config.as_deref(), &args.set)?;
+    settings.apply(&mut config, &mut sink)?;
     if let Some(codec) = &args.compression {
         settings::set(&mut config, &mut sink, "compression.type", codec)?;
     }
@@ -177,7 +178,7 @@ async fn open_store(context: &Context, client: &Client, args: &Args) -> anyhow::
         ..Binding::default()
     };
     let store = DirectoryStore::open(dir, binding)?;
-    let retained = settings::num_retained(args.config.as_deref(), &args.set)?;
+    let retained = Settings::read(args.config.as_deref(), &args.set)?.num_retained();
     Ok(Box::new(match retained {
         Some(checkpoints) => store.num_retained(checkpoints),
         None => store,
@@ -215,6 +216,7 @@ async fn job(
             BadLineArg::Stop => OnBadLine::Stop,
             BadLineArg::Skip => OnBadLine::Skip,
         },
+        refused: BTreeMap::new(),
         stop_after: args.stop_after.map(|at| match at {
             StopAfterArg::Prepare => StopAfter::Prepare,
             StopAfterArg::Durable => StopAfter::Durable,
@@ -232,19 +234,24 @@ async fn attempts(
     store: &mut dyn JobStore,
     job: &Job,
 ) -> (Summary, Option<PipelineError>) {
+    let mut job = job.clone();
     let mut total = Summary::default();
     let mut left = RESTARTS;
     // A state that can't be read is reported by the run.
     let mut newest = store.load().await.ok().flatten().map(|c| c.id);
     let stop = signals(context);
     loop {
-        let error = match pipeline::run(client, store, job, stop.clone()).await {
+        let error = match pipeline::run(client, store, &job, stop.clone()).await {
             Ok(summary) => return (total.and(summary), None),
             Err((error, summary)) => {
                 total = total.and(summary);
                 error
             }
         };
+        if job.source.is_seekable() && passes_over(&mut job, &error) {
+            context.warn(format!("{error}; going on without it from the last checkpoint"));
+            continue;
+        }
         let now = store.load().await.ok().flatten().map(|c| c.id);
         left = if now == newest { left - 1 } else { RESTARTS };
         newest = now;
@@ -254,6 +261,15 @@ async fn attempts(
         context.warn(format!("{error}; going on from the last checkpoint"));
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// Whether another attempt leaves out the lines that a broker refused. It can only if the broker named them, and no line is
+/// named twice: this comes to an end.
+fn passes_over(job: &mut Job, error: &PipelineError) -> bool {
+    let PipelineError::Refused { lines: RefusedLines::Named(lines), cause, .. } = error else { return false };
+    let why: Arc<str> = Arc::from(cause.to_string());
+    let new = lines.iter().filter(|line| job.refused.insert(**line, Arc::clone(&why)).is_none()).count();
+    job.on_bad_line == OnBadLine::Skip && new > 0
 }
 
 /// Done with the first SIGINT or SIGTERM: complete a checkpoint and end. The second one ends the process at once.
@@ -364,10 +380,27 @@ fn report(
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        if let PipelineError::Refused { lines, .. } = &error {
+            tell(remedy(lines, args));
+        }
         return Ok(exit_of(&error));
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// What to do about a record that a broker refused.
+fn remedy(lines: &RefusedLines, args: &Args) -> String {
+    let again = match (&args.state, args.on_bad_line, lines) {
+        (None, _, _) => "Without --state, a second run writes again what this one has committed",
+        (Some(_), BadLineArg::Stop, RefusedLines::Named(_)) => {
+            "Mend the line and run the same command again, or pass such lines over with --on-bad-line skip"
+        }
+        (Some(_), BadLineArg::Stop, RefusedLines::Among(_)) | (Some(_), BadLineArg::Skip, _) => {
+            "Mend the line, or the setting of the topic that forbids it, and run the same command again"
+        }
+    };
+    format!("What was committed before stays. {again}")
 }
 
 fn exit_of(error: &PipelineError) -> Exit {

@@ -9,7 +9,7 @@ type Apply = fn(&mut ClientConfig, &mut SinkConfig, &str) -> Result<(), String>;
 
 /// What is supported.
 const KNOWN: [(&str, Apply); 15] = [
-    ("bootstrap.servers", |c, _, v| {
+    (SERVERS, |c, _, v| {
         c.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
         Ok(())
     }),
@@ -48,46 +48,73 @@ const UNSUPPORTED: [(&str, &str); 8] = [
     ("value.serializer", "lines are bytes"),
 ];
 
-/// Applies the file's settings, then the command line's.
-pub(super) fn apply(
-    client: &mut ClientConfig,
-    sink: &mut SinkConfig,
-    file: Option<&Path>,
-    set: &[String],
-) -> Result<(), Usage> {
-    for (place, setting) in lines(file, set)? {
-        one(client, sink, &setting).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+/// Settings as they were given, the file's before the command line's.
+#[derive(Debug, Default)]
+pub(super) struct Settings(Vec<Given>);
+
+#[derive(Debug)]
+struct Given {
+    /// Where it stands, for messages.
+    place: String,
+    name: String,
+    value: String,
+}
+
+/// The brokers to begin with.
+const SERVERS: &str = "bootstrap.servers";
+
+impl Settings {
+    /// # Errors
+    /// The file can't be read, or something is not `NAME=VALUE`.
+    pub(super) fn read(file: Option<&Path>, set: &[String]) -> Result<Self, Usage> {
+        let mut all = Vec::new();
+        if let Some(path) = file {
+            let name = path.display();
+            let text = fs::read_to_string(path).map_err(|e| Usage(format!("--config {name}: {e}")))?;
+            for (at, line) in text.lines().enumerate() {
+                let line = line.trim();
+                if !line.is_empty() && !line.starts_with(['#', '!']) {
+                    all.push(given(format!("{name}, line {}: ", at + 1), line)?);
+                }
+            }
+        }
+        for setting in set {
+            all.push(given(String::new(), setting)?);
+        }
+        Ok(Self(all))
     }
-    Ok(())
-}
 
-/// How many checkpoints are kept, if the settings say so; they were applied without an error.
-pub(super) fn num_retained(file: Option<&Path>, set: &[String]) -> Result<Option<NonZeroUsize>, Usage> {
-    let named = |setting: &str| -> Option<NonZeroUsize> {
-        let (name, value) = setting.split_once('=')?;
-        (name.trim() == NUM_RETAINED).then(|| checkpoints(value.trim()).ok())?
-    };
-    Ok(lines(file, set)?.iter().filter_map(|(_, setting)| named(setting)).next_back())
-}
-
-/// Every setting of the file and then of the command line, with what stands before an error about it.
-fn lines(file: Option<&Path>, set: &[String]) -> Result<Vec<(String, String)>, Usage> {
-    let mut found = Vec::new();
-    if let Some(path) = file {
-        let name = path.display();
-        let text = fs::read_to_string(path).map_err(|e| Usage(format!("--config {name}: {e}")))?;
-        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-        let settings = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(['#', '!']));
-        found.extend(settings.map(|(at, line)| (format!("{name}, line {at}: "), line.to_owned())));
+    /// The cluster, if a setting names one; the command line before the file.
+    pub(super) fn bootstrap(&self) -> Option<&str> {
+        self.0.iter().rev().find(|given| given.name == SERVERS).map(|given| given.value.as_str())
     }
-    found.extend(set.iter().map(|setting| (String::new(), setting.clone())));
-    Ok(found)
+
+    /// How many checkpoints are kept, if the settings say so; they were applied without an error.
+    pub(super) fn num_retained(&self) -> Option<NonZeroUsize> {
+        let named = self.0.iter().rev().find(|given| given.name == NUM_RETAINED)?;
+        checkpoints(&named.value).ok()
+    }
+
+    /// Applies all but the cluster, which is chosen before: `client` has it.
+    ///
+    /// # Errors
+    /// A name that is not supported, or a value that makes no sense, also one that is not used.
+    pub(super) fn apply(&self, client: &mut ClientConfig, sink: &mut SinkConfig) -> Result<(), Usage> {
+        let chosen = client.bootstrap.clone();
+        for Given { place, name, value } in &self.0 {
+            set(client, sink, name, value).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+        }
+        client.bootstrap = chosen;
+        Ok(())
+    }
 }
 
-fn one(client: &mut ClientConfig, sink: &mut SinkConfig, setting: &str) -> Result<(), Usage> {
+fn given(place: String, setting: &str) -> Result<Given, Usage> {
     match setting.split_once('=') {
-        Some((name, value)) => set(client, sink, name.trim(), value.trim()),
-        None => Err(Usage(format!("{setting:?} is not NAME=VALUE"))),
+        Some((name, value)) => {
+            Ok(Given { place, name: name.trim().to_owned(), value: value.trim().to_owned() })
+        }
+        None => Err(Usage(format!("{place}{setting:?} is not NAME=VALUE"))),
     }
 }
 
@@ -165,9 +192,28 @@ mod tests {
         (ClientConfig::new("a:1").unwrap(), SinkConfig::new("p").unwrap())
     }
 
+    fn one(c: &mut ClientConfig, s: &mut SinkConfig, setting: &str) -> Result<(), Usage> {
+        let Given { name, value, .. } = given(String::new(), setting)?;
+        set(c, s, &name, &value)
+    }
+
     fn error(setting: &str) -> String {
         let (mut c, mut s) = configs();
         one(&mut c, &mut s, setting).unwrap_err().0
+    }
+
+    #[test]
+    fn the_cluster_is_chosen_before_and_the_last_setting_counts() {
+        let set =
+            |all: &[&str]| Settings::read(None, &all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let settings =
+            set(&["bootstrap.servers=b:2", "linger.ms=1", "bootstrap.servers = c:3", "linger.ms=2"]).unwrap();
+        assert_eq!(settings.bootstrap(), Some("c:3"));
+        let (mut c, mut s) = configs();
+        settings.apply(&mut c, &mut s).unwrap();
+        assert_eq!((&*c.bootstrap[0].0, s.linger.as_millis()), ("a", 2));
+        assert!(set(&["bootstrap.servers=nonsense"]).unwrap().apply(&mut c, &mut s).is_err());
+        assert!(set(&["x"]).unwrap_err().0.contains("NAME=VALUE"));
     }
 
     #[test]
@@ -203,9 +249,9 @@ mod tests {
     #[test]
     fn the_number_of_kept_checkpoints_is_found_and_the_last_one_counts() {
         let set = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        assert_eq!(num_retained(None, &set(&["linger.ms=1"])).unwrap(), None);
+        assert_eq!(Settings::read(None, &set(&["linger.ms=1"])).unwrap().num_retained(), None);
         let twice = set(&["state.checkpoints.num-retained=3", "state.checkpoints.num-retained = 5"]);
-        assert_eq!(num_retained(None, &twice).unwrap(), NonZeroUsize::new(5));
+        assert_eq!(Settings::read(None, &twice).unwrap().num_retained(), NonZeroUsize::new(5));
         assert!(error("state.checkpoints.num-retained=0").contains("above 0"));
     }
 

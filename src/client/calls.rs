@@ -1,6 +1,6 @@
 //! What a transaction's task asks brokers, and their answers as facts.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{producer::Shared, router::Purpose};
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
+        numbers::Numbers,
         outbox::{self, BatchId},
         transaction::{AbortFact, Input, end_txn_version_at},
     },
@@ -59,14 +60,14 @@ pub(super) async fn end_abort(
 pub(super) fn produced(
     shared: &Shared,
     request: outbox::RequestId,
-    ids: &[(TopicPartition, BatchId)],
+    ids: &[(TopicPartition, BatchId, Arc<Numbers>)],
     answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
 ) -> Input {
     let (version, answers) = match answer {
         Ok(answer) => answer,
         Err(CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_))) => {
             let cause = Cause::new(CauseKind::Unsupported, e.to_string());
-            let refused = |(p, b): &(TopicPartition, BatchId)| {
+            let refused = |(p, b, _): &(TopicPartition, BatchId, _)| {
                 (p.clone(), *b, outbox::BatchFact::Refused(cause.clone()))
             };
             return Input::Produced { request, facts: ids.iter().map(refused).collect() };
@@ -81,10 +82,10 @@ pub(super) fn produced(
         if let Some(leader) = answer.leader {
             shared.router.learn_leader(&answer.partition, leader);
         }
-        let asked = ids.iter().find(|(p, _)| *p == answer.partition);
+        let asked = ids.iter().find(|(p, ..)| *p == answer.partition);
         // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
-        if let Some((partition, batch)) = asked {
-            seen.push((partition.clone(), *batch, facts::produced(version, &answer)));
+        if let Some((partition, batch, records)) = asked {
+            seen.push((partition.clone(), *batch, facts::produced(version, &answer, records)));
         }
     }
     Input::Produced { request, facts: seen }

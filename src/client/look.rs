@@ -21,6 +21,13 @@ use crate::{
     },
 };
 
+/// How long a broker is asked for its transactions, in a recovery, if it does not answer: no answer of a broker that is
+/// frozen takes longer than one of a broker that is away.
+const LIST_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long leaders are asked for open transactions, in a recovery, if one does not answer.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Topic ids and leaders, in the order of the question; `None` if no broker answers.
 pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -> Option<Vec<PartitionMeta>> {
     let mut topics: Vec<TopicName> = partitions.iter().map(|p| p.topic.clone()).collect();
@@ -132,15 +139,10 @@ impl Client {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
         loop {
             self.router.metadata_in_time().await?;
-            let mut last = "no broker is known".to_owned();
-            for node in self.router.nodes() {
-                match self.router.profile(node).await {
-                    Ok(profile) => return Ok(profile.transaction_version.level()),
-                    Err(e) => last = e.to_string(),
-                }
-            }
-            if self.clock().now() >= deadline {
-                return Err(ClientError::Unreachable(last));
+            match self.router.any_profile().await {
+                Ok(profile) => return Ok(profile.transaction_version.level()),
+                Err(error) if self.clock().now() >= deadline => return Err(error),
+                Err(_) => {}
             }
             tokio::time::sleep(backoff.next_wait()).await;
         }
@@ -165,7 +167,8 @@ impl Client {
 
     async fn list_one(&self, node: NodeId, pattern: &str) -> Option<Vec<ListedTransaction>> {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
-        for _ in 0..20 {
+        let deadline = self.clock().now().after(LIST_PATIENCE);
+        while self.clock().now() < deadline {
             let call = ListTransactions { states: Vec::new(), pattern: Some(pattern.to_owned()) };
             match self.router.ask(node, Purpose::Control, call).await {
                 Ok(Ok(listed)) => {
@@ -213,7 +216,8 @@ impl Client {
     /// Every open transaction on these partitions; `None` if one of them can't be looked at.
     pub(crate) async fn open_producers(&self, asked: &[TopicPartition]) -> Option<Vec<OpenProducer>> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1), Clock::seed());
-        for _ in 0..8 {
+        let deadline = self.clock().now().after(OPEN_PATIENCE);
+        while self.clock().now() < deadline {
             _ = partitions(&self.router, asked).await;
             let answers = producers(&self.router, asked).await;
             let whole: Option<Vec<_>> = answers.into_iter().collect();

@@ -6,6 +6,7 @@ mod config;
 mod consumer;
 mod error;
 mod evidence;
+mod first;
 mod look;
 mod offsets;
 mod partitioner;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{config::ClientConfig, error::ClientError};
+use super::{config::ClientConfig, error::ClientError, first::first};
 use crate::{
     exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
     ids::{Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
@@ -15,6 +15,7 @@ use crate::{
     proto::{
         backoff::Backoff,
         cluster::{Cluster, Leader},
+        health::{Health, Seen},
         verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
     },
     wire::versions::TransactionVersion,
@@ -45,9 +46,13 @@ pub(crate) struct Router {
     state: Mutex<State>,
 }
 
+/// Host and port.
+type Address = (Arc<str>, u16);
+
 #[derive(Default)]
 struct State {
     cluster: Cluster,
+    health: Health<Address>,
     /// When a topic's metadata was told last.
     topics_at: HashMap<TopicName, Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
@@ -59,7 +64,7 @@ struct State {
 struct Slot {
     connection: Connection,
     opened: Moment,
-    address: (Arc<str>, u16),
+    address: Address,
     backoff: Backoff,
 }
 
@@ -76,7 +81,10 @@ const FRESH: Duration = Duration::from_millis(100);
 
 impl Router {
     pub(crate) fn new(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
-        Self { config, clock: Clock::start(), connector, state: Mutex::default() }
+        // Many processes with one list of servers do not all begin with the same one.
+        let start = usize::try_from(Clock::seed() % 1024).unwrap_or_default();
+        let state = State { next_bootstrap: start, next_node: start, ..State::default() };
+        Self { config, clock: Clock::start(), connector, state: Mutex::new(state) }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
@@ -133,7 +141,7 @@ impl Router {
         Some(self.open(&mut state, (Place::Node(node), purpose), address))
     }
 
-    fn open(&self, state: &mut State, key: (Place, Purpose), address: (Arc<str>, u16)) -> Connection {
+    fn open(&self, state: &mut State, key: (Place, Purpose), address: Address) -> Connection {
         let now = self.clock.now();
         let mut delay = Duration::ZERO;
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
@@ -174,8 +182,15 @@ impl Router {
             return Err(CallError::NotSent(format!("broker {node} is not known")));
         };
         let answer = connection.call(Arc::new(call), self.config.request_timeout).await;
-        if matches!(answer, Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_))) {
-            self.state().cluster.forget_coordinators_at(node);
+        let mut state = self.state();
+        let address = state.cluster.address(node);
+        let silent =
+            matches!(answer, Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)));
+        if silent {
+            state.cluster.forget_coordinators_at(node);
+        }
+        if let Some(address) = address {
+            state.health.learn(self.clock.now(), address, if silent { Seen::Silent } else { Seen::Answered });
         }
         answer
     }
@@ -183,29 +198,50 @@ impl Router {
     /// Asks whichever broker answers, each at most once.
     pub(crate) async fn ask_any<C: Call + 'static>(&self, call: C) -> Result<C::Answer, ClientError> {
         let call = Arc::new(call);
-        let mut last = None;
-        for (place, address) in self.candidates() {
+        let ask = |(place, address): (Place, Address)| {
             let connection = self.open(&mut self.state(), (place, Purpose::Control), address);
-            let error = match connection.call(Arc::clone(&call), self.config.request_timeout).await {
-                Ok(answer) => return Ok(answer),
-                Err(e @ CallError::Exchange(_)) => return Err(e.into()),
-                Err(e) => e,
-            };
-            // Only where nothing at all speaks Kafka is it of no use to try again.
-            last = match last {
-                None | Some(CallError::NotKafka(_)) => Some(error),
-                Some(other) => Some(other),
-            };
-        }
-        Err(match last {
-            Some(e @ CallError::NotKafka(_)) => e.into(),
+            connection.call(Arc::clone(&call), self.config.request_timeout)
+        };
+        self.first(self.candidates(), ask).await
+    }
+
+    /// What any broker can do, not older than a moment ago.
+    pub(crate) async fn any_profile(&self) -> Result<BrokerProfile, ClientError> {
+        let nodes = self.candidates().into_iter().filter(|(place, _)| matches!(place, Place::Node(_)));
+        let ask = |(place, _): (Place, Address)| async move {
+            match place {
+                Place::Node(node) => self.profile(node).await,
+                Place::Bootstrap(_) => Err(CallError::NotSent("it has no number yet".to_owned())),
+            }
+        };
+        self.first(nodes.collect(), ask).await
+    }
+
+    async fn first<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        servers: Vec<(Place, Address)>,
+        ask: impl Fn((Place, Address)) -> F,
+    ) -> Result<T, ClientError> {
+        let seen = |(_, address): (Place, Address), seen| {
+            self.state().health.learn(self.clock.now(), address, seen);
+        };
+        let mut errors = match first(self.clock, servers, ask, seen).await {
+            Ok(answer) => return Ok(answer),
+            Err(errors) => errors,
+        };
+        // Only where nothing at all speaks Kafka is it of no use to try again.
+        let all_foreign = errors.iter().all(|e| matches!(e, CallError::NotKafka(_)));
+        errors.retain(|e| all_foreign || !matches!(e, CallError::NotKafka(_)));
+        Err(match errors.into_iter().next() {
+            Some(e @ (CallError::NotKafka(_) | CallError::Exchange(_))) => e.into(),
             Some(e) => ClientError::Unreachable(e.to_string()),
             None => ClientError::Unreachable("no server is known".to_owned()),
         })
     }
 
-    /// Where to ask: open connections first, then the known brokers, then the bootstrap servers.
-    fn candidates(&self) -> Vec<(Place, (Arc<str>, u16))> {
+    /// Where to ask: who answered last before who did not, then open connections, then the known brokers before the
+    /// bootstrap servers.
+    fn candidates(&self) -> Vec<(Place, Address)> {
         let mut state = self.state();
         let mut nodes: Vec<NodeId> = state.cluster.nodes().collect();
         if !nodes.is_empty() {
@@ -220,10 +256,16 @@ impl Router {
         let known = nodes.iter().filter_map(|n| Some((Place::Node(*n), state.cluster.address(*n)?)));
         let mut places: Vec<_> = known.collect();
         let servers = &self.config.bootstrap;
-        let first = state.next_bootstrap;
-        state.next_bootstrap = (first + 1) % servers.len().max(1);
+        let first = state.next_bootstrap % servers.len().max(1);
+        state.next_bootstrap = first + 1;
         let bootstrap = (0..servers.len()).map(|i| (first + i) % servers.len());
         places.extend(bootstrap.map(|i| (Place::Bootstrap(i), servers[i].clone())));
+        let now = self.clock.now();
+        // A bootstrap server that answered may be no broker of the cluster: known brokers come before it.
+        places.sort_by_key(|(place, address)| {
+            let rank = state.health.rank(now, address);
+            (rank.is_silent(), matches!(place, Place::Bootstrap(_)), rank)
+        });
         places
     }
 

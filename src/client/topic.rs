@@ -10,6 +10,7 @@ use crate::{
     ids::{TopicId, TopicName},
     net::Clock,
     proto::{backoff::Backoff, verdict::MetadataVerdict},
+    wire::code::ErrorCode,
 };
 
 /// A topic that was looked up. Cheap to clone.
@@ -72,10 +73,8 @@ pub(super) async fn resolve(router: &Router, name: &str) -> Result<Topic, TopicE
                     MetadataVerdict::Missing => return Err(TopicError::Missing(name.to_owned())),
                     MetadataVerdict::Denied => return Err(TopicError::Denied(name.to_owned())),
                     MetadataVerdict::InvalidName => return Err(TopicError::InvalidName(name.to_owned())),
-                    MetadataVerdict::Retry | MetadataVerdict::Rebootstrap | MetadataVerdict::Failed => {
-                        let what = format!("metadata of topic {name}");
-                        TopicError::Client(ClientError::Refused { what, code: t.code, detail: String::new() })
-                    }
+                    MetadataVerdict::Failed => return Err(refused(name, t.code)),
+                    MetadataVerdict::Retry | MetadataVerdict::Rebootstrap => refused(name, t.code),
                 }
             }
         };
@@ -84,4 +83,9 @@ pub(super) async fn resolve(router: &Router, name: &str) -> Result<Topic, TopicE
         }
         tokio::time::sleep(backoff.next_wait()).await;
     }
+}
+
+fn refused(name: &str, code: ErrorCode) -> TopicError {
+    let what = format!("metadata of topic {name}");
+    TopicError::Client(ClientError::Refused { what, code, detail: String::new() })
 }

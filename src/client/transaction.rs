@@ -25,6 +25,7 @@ use crate::{
     proto::{
         cause::{Cause, CauseKind},
         committable::Committable,
+        numbers::Numbers,
         resume::Outcome,
         transaction::Goal,
     },
@@ -45,6 +46,8 @@ pub struct Transaction {
     open_bytes: usize,
     since_look: u32,
     last_topic: usize,
+    /// How many records were taken.
+    taken: u64,
 }
 
 /// What the handle and its task share.
@@ -67,6 +70,7 @@ struct OpenTopic {
 #[derive(Debug)]
 struct Open {
     builder: BatchBuilder,
+    numbers: Numbers,
     since: Moment,
     tracked: Option<watch::Sender<BatchState>>,
 }
@@ -103,7 +107,16 @@ impl Transaction {
         link: Arc<Link>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { shared, link, commands, topics: Vec::new(), open_bytes: 0, since_look: 0, last_topic: 0 }
+        Self {
+            shared,
+            link,
+            commands,
+            topics: Vec::new(),
+            open_bytes: 0,
+            since_look: 0,
+            last_topic: 0,
+            taken: 0,
+        }
     }
 
     /// Takes a record, or says at once why not. Nothing is allocated for it.
@@ -340,6 +353,7 @@ impl Transaction {
         let now = &self.shared.router.clock;
         let open = self.topics[at].partitions[partition].get_or_insert_with(|| Open {
             builder: BatchBuilder::with_buffer(Vec::with_capacity(batch_bytes.min(16 * 1024))),
+            numbers: Numbers::default(),
             since: now.now(),
             tracked: None,
         });
@@ -349,6 +363,8 @@ impl Transaction {
         if let Err(e) = appended {
             return Err(TrySendError::Record(SendError::Seal(e.to_string())));
         }
+        open.numbers.push(self.taken);
+        self.taken += 1;
         Ok((at, partition))
     }
 
@@ -450,6 +466,7 @@ impl Transaction {
             partition: TopicPartition { topic: topic.topic.name().clone(), partition: index },
             topic_id: topic.topic.id(),
             batch,
+            numbers: Arc::new(open.numbers),
             since: open.since,
             tracked: open.tracked,
         };

@@ -24,6 +24,7 @@ use crate::{
     proto::{
         cause::{Cause, CauseKind},
         committable::{Committable, CommittablePartition},
+        numbers::Numbers,
         outbox::{self, BatchId, FirstBatch, Limits},
         transaction::{
             self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
@@ -49,6 +50,7 @@ pub(super) struct Sealed {
     pub(super) partition: TopicPartition,
     pub(super) topic_id: TopicId,
     pub(super) batch: SealedBatch,
+    pub(super) numbers: Arc<Numbers>,
     pub(super) since: Moment,
     pub(super) tracked: Option<watch::Sender<BatchState>>,
 }
@@ -161,6 +163,7 @@ struct Task {
 /// A batch that is not acknowledged.
 struct Held {
     bytes: Body,
+    numbers: Arc<Numbers>,
     size: usize,
     tracked: Option<watch::Sender<BatchState>>,
 }
@@ -292,8 +295,9 @@ impl Task {
             deadline: sealed.since.after(self.shared.config.delivery_timeout),
         };
         let size = sealed.batch.len();
-        self.batches.insert(id, Held { bytes: Body::Sealed(sealed.batch), size, tracked: sealed.tracked });
-        Input::Batch { partition: sealed.partition, batch }
+        let Sealed { partition, batch: sealed_batch, numbers, tracked, .. } = sealed;
+        self.batches.insert(id, Held { bytes: Body::Sealed(sealed_batch), numbers, size, tracked });
+        Input::Batch { partition, batch }
     }
 
     /// Carries out everything that the machine wants.
@@ -355,7 +359,10 @@ impl Task {
                 parts.push((item.partition.clone(), bytes));
             }
         }
-        let ids: Vec<_> = produce.items.iter().map(|i| (i.partition.clone(), i.batch)).collect();
+        let numbers =
+            |batch| self.batches.get(batch).map(|held| Arc::clone(&held.numbers)).unwrap_or_default();
+        let ids: Vec<_> =
+            produce.items.iter().map(|i| (i.partition.clone(), i.batch, numbers(&i.batch))).collect();
         let call = Arc::new(Produce {
             transactional_id: self.shared.transactional_id.clone(),
             version: self.version,

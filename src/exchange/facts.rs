@@ -6,6 +6,7 @@ use crate::{
     proto::{
         cause::{Cause, CauseKind},
         initialize,
+        numbers::Numbers,
         outbox::BatchFact,
         resume::{self, CoordinatorState, TransactionView},
         transaction::{AbortFact, AddFact},
@@ -28,32 +29,33 @@ pub fn initialized(code: ErrorCode, identity: Identity, timeout_ms: i32) -> init
     initialize::Input::Answered { verdict, identity, detail }
 }
 
-/// What a Produce answer means for one batch.
+/// What a Produce answer means for one batch, which holds these records.
 #[must_use]
-pub fn produced(version: i16, p: &Produced) -> BatchFact<Cause> {
+pub fn produced(version: i16, p: &Produced, records: &Numbers) -> BatchFact<Cause> {
     let cause = |kind| {
         let name = p.code.name();
         let colon = if p.message.is_empty() { "" } else { ": " };
-        BatchFact::Refused(Cause::new(kind, format!("{name}{colon}{}", p.message)))
+        Cause::new(kind, format!("{name}{colon}{}", p.message))
     };
-    match verdict::produce(version, p.code) {
-        ProduceVerdict::Acked | ProduceVerdict::Duplicate => BatchFact::Stored(p.offset),
-        ProduceVerdict::RetryAfterMetadata => BatchFact::RetryAfterMetadata,
-        ProduceVerdict::Retry | ProduceVerdict::MaybeStored => BatchFact::Retry,
-        ProduceVerdict::RetrySoon => BatchFact::RetrySoon,
-        ProduceVerdict::OutOfOrder => BatchFact::OutOfOrder,
-        ProduceVerdict::TooLarge => BatchFact::Refused(Cause::new(
+    BatchFact::Refused(match verdict::produce(version, p.code) {
+        ProduceVerdict::Acked | ProduceVerdict::Duplicate => return BatchFact::Stored(p.offset),
+        ProduceVerdict::RetryAfterMetadata => return BatchFact::RetryAfterMetadata,
+        ProduceVerdict::Retry | ProduceVerdict::MaybeStored => return BatchFact::Retry,
+        ProduceVerdict::RetrySoon => return BatchFact::RetrySoon,
+        ProduceVerdict::OutOfOrder => return BatchFact::OutOfOrder,
+        ProduceVerdict::TooLarge => Cause::new(
             CauseKind::RecordTooLarge,
             "MESSAGE_TOO_LARGE: a batch exceeds the broker's limit; raise the topic's max.message.bytes, or lower \
              max.request.size and batch.size to it, so that the record at fault is named",
-        )),
-        ProduceVerdict::Rejected => cause(CauseKind::Refused),
+        )
+        .of(records.culprits(&[])),
+        ProduceVerdict::Rejected => cause(CauseKind::Refused).of(records.culprits(&p.records)),
+        ProduceVerdict::Unacceptable | ProduceVerdict::Fatal => cause(CauseKind::Refused),
         ProduceVerdict::TopicDenied | ProduceVerdict::Denied => cause(CauseKind::Denied),
         ProduceVerdict::Abortable => cause(CauseKind::InvalidState),
         ProduceVerdict::Fenced => cause(CauseKind::Fenced),
         ProduceVerdict::Stuck => cause(CauseKind::Unsupported),
-        ProduceVerdict::Fatal => cause(CauseKind::Refused),
-    }
+    })
 }
 
 /// What an AddPartitionsToTxn answer means as a whole: the worst partition decides, and one that the answer
@@ -84,8 +86,11 @@ fn add_fact(partition: &TopicPartition, code: ErrorCode) -> AddFact {
         AddPartitionVerdict::TopicDenied | AddPartitionVerdict::Denied => {
             AddFact::Refused(cause(CauseKind::Denied))
         }
-        AddPartitionVerdict::Abortable | AddPartitionVerdict::Fatal => {
+        AddPartitionVerdict::Abortable | AddPartitionVerdict::Contradiction => {
             AddFact::Refused(cause(CauseKind::InvalidState))
+        }
+        AddPartitionVerdict::Unacceptable | AddPartitionVerdict::Fatal => {
+            AddFact::Refused(cause(CauseKind::Refused))
         }
         AddPartitionVerdict::Fenced => AddFact::Fenced(cause(CauseKind::Fenced)),
     }

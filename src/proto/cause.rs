@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::numbers::Culprits;
 use crate::ids::TopicPartition;
 
 /// What kind of trouble ended a transaction or a producer.
@@ -41,6 +42,8 @@ pub struct Cause {
     pub kind: CauseKind,
     /// The partition on which it happened, if on one.
     pub partition: Option<TopicPartition>,
+    /// Which records of the transaction are at fault, if it is records.
+    pub records: Option<Culprits>,
     /// The whole story, for people.
     pub detail: String,
 }
@@ -48,13 +51,19 @@ pub struct Cause {
 impl Cause {
     /// A cause that concerns no single partition.
     pub fn new(kind: CauseKind, detail: impl Into<String>) -> Self {
-        Self { kind, partition: None, detail: detail.into() }
+        Self { kind, partition: None, records: None, detail: detail.into() }
     }
 
     /// The same cause, on `partition`.
     #[must_use]
     pub fn on(self, partition: TopicPartition) -> Self {
         Self { partition: Some(partition), ..self }
+    }
+
+    /// The same cause, which lies in these records.
+    #[must_use]
+    pub fn of(self, records: Option<Culprits>) -> Self {
+        Self { records, ..self }
     }
 
     /// True when the transactional id belongs to somebody else now.

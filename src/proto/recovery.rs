@@ -11,8 +11,13 @@
 //! ```
 //! An id whose producer id holds a partition open while its coordinator says that it is done hangs (KAFKA-20734). It
 //! is neither fenced nor used: either would decide those records, and perhaps the wrong way.
+//!
+//! Other brokers write such a marker when the partition has a leader again, and grant no InitProducerId before. So a fence
+//! that is late is no reason to give up: where the coordinator shows that the end is decided, nobody can commit the
+//! leftover any more. Its id is avoided, and the writer begins.
 
 mod facts;
+mod fencing;
 mod probe;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,11 +30,9 @@ use super::{
     pool::{History, LastUse, WriterState},
     repair::decision_in_view,
     resume::{CoordinatorState, Decision, Described, TransactionView},
-    settle::{
-        CommittedButHanging, DecidedBy, HangingPartition, SettleError, SettlePartition, SettleTarget, Settled,
-    },
+    settle::{CommittedButHanging, DecidedBy, HangingPartition},
 };
-use crate::ids::{Identity, Moment, ProducerId, TopicId, TopicPartition, TransactionalId};
+use crate::ids::{Identity, Moment, ProducerId, TransactionalId};
 
 pub use facts::{
     Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Orphan,
@@ -51,6 +54,8 @@ enum State {
         leftovers: Vec<Leftover>,
     },
     Fencing(Vec<Leftover>),
+    /// Their fence was late; they are described again.
+    Late(Vec<Leftover>),
     Settling(Vec<TransactionalId>),
     Done(Result<Recovered, RecoveryError>),
 }
@@ -65,6 +70,9 @@ pub struct Recovery {
     producer_ids: BTreeMap<TransactionalId, ProducerId>,
     open: Vec<OpenProducer>,
     recovered: Recovered,
+    /// How often leftovers were fenced, and those that are to be settled.
+    fences: u32,
+    ended: Vec<Leftover>,
     effects: VecDeque<RecoveryEffect>,
 }
 
@@ -83,6 +91,8 @@ impl Recovery {
             producer_ids: BTreeMap::new(),
             open: Vec::new(),
             recovered: Recovered { retired, ..Recovered::default() },
+            fences: 0,
+            ended: Vec::new(),
             effects: VecDeque::new(),
         };
         if pending.is_empty() {
@@ -133,6 +143,10 @@ impl Recovery {
             {
                 let leftovers = leftovers.clone();
                 self.fenced(leftovers, &answers);
+            }
+            (State::Late(leftovers), RecoveryInput::Described(all)) if leftovers.len() == all.len() => {
+                let described = leftovers.clone().into_iter().zip(all).collect();
+                self.late(described);
             }
             (State::Settling(ids), RecoveryInput::Settled(results)) if ids.len() == results.len() => {
                 let results = ids.clone().into_iter().zip(results).collect();
@@ -369,14 +383,6 @@ impl Recovery {
         }
     }
 
-    fn fence(&mut self, leftovers: Vec<Leftover>) {
-        if leftovers.is_empty() {
-            return self.done();
-        }
-        self.effects.push_back(RecoveryEffect::Fence(leftovers.iter().map(|(id, _)| id.clone()).collect()));
-        self.state = State::Fencing(leftovers);
-    }
-
     fn names(&self, id: &TransactionalId, identity: Identity) -> bool {
         let same = |c: &Committable| c.transactional_id == *id && c.identity == identity;
         self.restored.committables.iter().any(|(committable, _)| same(committable))
@@ -423,57 +429,6 @@ impl Recovery {
         let forgotten = view.state == CoordinatorState::Empty && view.identity.epoch > identity.epoch;
         let leftover = forgotten && !self.names(id, identity);
         leftover.then(|| (Decision::Abort, DecidedBy::fence(self.restored.level)))
-    }
-
-    fn fenced(&mut self, leftovers: Vec<Leftover>, answers: &[FenceAnswer]) {
-        let failed = leftovers.iter().zip(answers).filter(|(_, answer)| **answer == FenceAnswer::Failed);
-        let failed: Vec<TransactionalId> = failed.map(|((id, _), _)| id.clone()).collect();
-        if !failed.is_empty() {
-            self.state = State::Done(Err(RecoveryError::NotFenced(failed)));
-            return;
-        }
-        let targets: Vec<SettleTarget> =
-            leftovers.iter().map(|(id, view)| self.settle_target(id, view)).collect();
-        self.effects.push_back(RecoveryEffect::Settle(targets));
-        self.state = State::Settling(leftovers.into_iter().map(|(id, _)| id).collect());
-    }
-
-    /// Every partition that the transaction held, by its coordinator or by the partitions themselves.
-    fn settle_target(&self, id: &TransactionalId, view: &TransactionView) -> SettleTarget {
-        let mut partitions: BTreeMap<TopicPartition, TopicId> =
-            view.partitions.iter().map(|p| (p.clone(), TopicId::UNKNOWN)).collect();
-        let open = self.open_of(Some(view.identity.producer_id));
-        partitions.extend(open.map(|open| (open.partition.clone(), open.topic_id)));
-        let partitions = partitions
-            .into_iter()
-            .map(|(partition, topic_id)| SettlePartition { partition, topic_id, offset: None })
-            .collect();
-        let (decision, by) = match view.state {
-            // Who decided these is not known, and with it the epoch of their markers.
-            CoordinatorState::PrepareCommit => (Decision::Commit, None),
-            CoordinatorState::PrepareAbort => (Decision::Abort, None),
-            CoordinatorState::Ongoing => (Decision::Abort, Some(DecidedBy::fence(self.restored.level))),
-            CoordinatorState::Empty
-            | CoordinatorState::CompleteCommit
-            | CoordinatorState::CompleteAbort
-            | CoordinatorState::PrepareEpochFence
-            | CoordinatorState::Dead
-            | CoordinatorState::Unknown => (Decision::Abort, None),
-        };
-        SettleTarget { transactional_id: id.clone(), identity: view.identity, decision, by, partitions }
-    }
-
-    fn settled(&mut self, results: Vec<(TransactionalId, Result<Settled, SettleError>)>) {
-        for (id, result) in results {
-            match result {
-                Ok(_) => self.recovered.aborted.push(id),
-                Err(SettleError::Hanging(hanging)) => self.recovered.retired.push(*hanging),
-                Err(SettleError::Pending { .. } | SettleError::Denied { .. }) => {
-                    self.recovered.avoid.insert(id);
-                }
-            }
-        }
-        self.done();
     }
 
     fn done(&mut self) {

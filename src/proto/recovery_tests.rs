@@ -1,9 +1,9 @@
 use super::*;
 use crate::{
-    ids::ProducerEpoch,
+    ids::{ProducerEpoch, TopicId, TopicPartition},
     proto::{
         naming::{Naming, Ownership},
-        settle::OpenTransaction,
+        settle::{OpenTransaction, SettleError, Settled},
     },
 };
 
@@ -529,3 +529,6 @@ fn where_a_broker_does_not_list_ids_are_asked_for_one_by_one() {
     assert_eq!(result(&recovery).aborted, ids(&["job-0-1"]));
     assert_eq!(result(&recovery).blind, [Blindness::SilentBrokers(1)]);
 }
+
+#[path = "recovery/fencing_tests.rs"]
+mod fencing;

@@ -35,6 +35,15 @@ pub enum RepairRefused {
     /// Nothing proves what was decided. It may be committed.
     #[error("what was decided is not proven; it may be committed")]
     NotProven,
+    /// It was aborted, and what exactly wrote the markers is not proven: there is no commit to repair.
+    #[error(
+        "it was aborted, so there is no commit to repair: its records on {} are lost",
+        places(partitions)
+    )]
+    Aborted {
+        /// Where that is proven.
+        partitions: Vec<TopicPartition>,
+    },
     /// The coordinator still holds the transaction open or writes its markers.
     #[error("the coordinator is not done with the transaction; it will write the markers itself")]
     StillDeciding,
@@ -68,8 +77,8 @@ pub type Proven = (Decision, DecidedBy);
 ///
 /// # Errors
 /// [`RepairRefused::Open`] and [`RepairRefused::StillDeciding`] while there is no decision, or the coordinator carries it
-/// out; [`RepairRefused::NotProven`] when nothing tells. An abort in one log proves nothing for the other partitions: an
-/// administrator may have written it.
+/// out; [`RepairRefused::NotProven`] when nothing tells. An abort in one log proves nothing for the other partitions, for
+/// an administrator may have written it: [`RepairRefused::Aborted`] names those that show one.
 pub fn proven_decision(
     committable: &Committable,
     coordinator: &Described,
@@ -96,7 +105,11 @@ pub fn proven_decision(
                 return pinned.map(|by| (Decision::Commit, by)).ok_or(RepairRefused::NotProven);
             }
             CoordinatorState::CompleteAbort => {
-                let level = level.ok_or(RepairRefused::NotProven)?;
+                let aborted = || {
+                    let all = committable.partitions.iter().map(|p| p.topic_partition());
+                    RepairRefused::Aborted { partitions: all.collect() }
+                };
+                let level = level.ok_or_else(aborted)?;
                 let rotated = view.identity.producer_id != committable.identity.producer_id;
                 let proven = if rotated {
                     // The epochs were used up: only an end on V2 gives out a producer id by itself.
@@ -104,16 +117,17 @@ pub fn proven_decision(
                 } else {
                     decision_in_view(view, committable.identity, level)
                 };
-                return proven.ok_or(RepairRefused::NotProven);
+                return proven.ok_or_else(aborted);
             }
             CoordinatorState::Ongoing | CoordinatorState::Empty | CoordinatorState::Unknown => {}
         }
     }
     match (combine(logs), pinned) {
         (LogProof::Committed { .. }, Some(by)) => Ok((Decision::Commit, by)),
-        (LogProof::Committed { .. } | LogProof::Lost { .. } | LogProof::Nothing, _) => {
-            Err(RepairRefused::NotProven)
-        }
+        (LogProof::Lost { partitions }, _) => Err(RepairRefused::Aborted {
+            partitions: partitions.into_iter().map(|(place, _)| place).collect(),
+        }),
+        (LogProof::Committed { .. } | LogProof::Nothing, _) => Err(RepairRefused::NotProven),
     }
 }
 
@@ -141,6 +155,10 @@ pub fn decision_in_view(view: &TransactionView, open: Identity, level: i16) -> O
         (true, 1, false, Decision::Abort) => Some((decision, DecidedBy::FenceV1)),
         _ => None,
     }
+}
+
+fn places(partitions: &[TopicPartition]) -> String {
+    partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The identity of the decision's markers, and the transaction version that belongs to it.

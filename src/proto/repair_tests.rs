@@ -150,8 +150,18 @@ fn a_commit_in_one_log_proves_the_decision_and_an_abort_in_one_does_not() {
     let later = shows(CoordinatorState::Empty, Identity::new(7, 9));
     for now in [Described::NotFound, Described::Blind, later] {
         assert_eq!(proven(5, &now, &[stalls, own]), Ok((Decision::Commit, DecidedBy::EndTxnV2)));
-        for logs in [&[stalls, aborted][..], &[stalls], &[own, aborted]] {
-            assert_eq!(proven(5, &now, logs), Err(RepairRefused::NotProven));
+        assert_eq!(proven(5, &now, &[stalls]), Err(RepairRefused::NotProven));
+        for logs in [[stalls, aborted], [own, aborted]] {
+            let partitions = vec![TopicPartition::new("t", 1)];
+            assert_eq!(proven(5, &now, &logs), Err(RepairRefused::Aborted { partitions }));
         }
     }
+}
+
+#[test]
+fn an_abort_is_told_even_if_nothing_shows_how_it_came_about() {
+    // Without the level nobody knows which epoch the markers carry.
+    let now = shows(CoordinatorState::CompleteAbort, Identity::new(7, 4));
+    let told = proven_decision(&committable(5), &now, &[], None);
+    assert_eq!(told, Err(RepairRefused::Aborted { partitions: vec![] }));
 }

@@ -71,6 +71,8 @@ pub struct RecoveryReport {
     pub resumed: Vec<(Committable, Resumed)>,
     /// Leftovers that were aborted.
     pub aborted: Vec<TransactionalId>,
+    /// Leftovers whose end is decided, and whose markers wait for a leader of their partition. Their ids are not used.
+    pub pending: Vec<TransactionalId>,
     /// Transactions that hang; their ids are retired.
     pub hanging: Vec<CommittedButHanging>,
     /// What recovery could not see.
@@ -221,11 +223,18 @@ impl Sink {
             writer
         };
         let all = writers.iter().enumerate().map(writer).collect();
-        let Recovered { aborted, retired, blind, orphans, .. } = recovered;
+        let Recovered { aborted, pending, retired, blind, orphans, avoid: _ } = recovered;
+        for id in &pending {
+            tracing::warn!(
+                transactional_id = %id,
+                "a leftover is decided, and its markers wait for a leader of their partition: readers stall there \
+                 until then, and its id is not used"
+            );
+        }
         for orphan in &orphans {
             tracing::warn!(%orphan, "a transaction under this prefix is of a later checkpoint than the restored one");
         }
-        Ok((all, RecoveryReport { resumed, aborted, hanging: retired, blind, orphans }))
+        Ok((all, RecoveryReport { resumed, aborted, pending, hanging: retired, blind, orphans }))
     }
 }
 

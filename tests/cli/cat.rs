@@ -1,6 +1,9 @@
 //! `kafka-2pc cat` and what every command does with its arguments.
-use crate::program::{Outcome, Stage, json_lines, program};
-use kafka_2pc::broker::Profile;
+use crate::{
+    program::{Outcome, Stage, json_lines, program},
+    raw::{self, Cluster},
+};
+use kafka_2pc::{broker::Profile, ids::TopicPartition};
 
 async fn without_a_cluster(words: &str) -> Result<crate::program::Ran, Box<dyn std::error::Error>> {
     program(words.split_whitespace().map(str::to_owned).collect()).await
@@ -30,6 +33,10 @@ async fn nonsense_is_a_usage_error() -> Outcome {
         "cat --topic t --format json --key-separator : --bootstrap localhost:1",
         "txn commit --bootstrap localhost:1",
         "broker --profile kafka-0.8",
+        "broker --listen nonsense",
+        "broker --listen :9092",
+        "broker --listen localhost:99999",
+        "broker --listen ::1:9092",
     ] {
         assert_eq!(without_a_cluster(words).await?.code, Some(2), "{words}");
     }
@@ -81,5 +88,55 @@ async fn places_that_are_not_there_are_errors_with_their_range() -> Outcome {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("t-1: offset 7 is not there; offsets 0 to 0 are"), "{}", ran.err);
     assert_eq!(stage.run("cat --topic t --until-end --from end").await?.code, Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offset_outside_of_the_log_is_an_error_also_until_the_end() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    stage.open("t", "a", &["one", "two"]).await?.commit().await?;
+    let cat = "cat --topic t --until-end --from";
+    for isolation in ["committed", "uncommitted"] {
+        let ran = stage.run(&format!("{cat} 9 --isolation {isolation}")).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.err.contains("t-0: offset 9 is not there; offsets 0 to 3 are"), "{ran:?}");
+    }
+    // The end itself is a place to begin, and so is the marker before it.
+    for from in [2, 3] {
+        let ran = stage.run(&format!("{cat} {from}")).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+    }
+    for deleted in [1, 3] {
+        stage.broker.delete_records(&TopicPartition::new("t", 0), deleted)?;
+        let ran = stage.run(&format!("{cat} 0")).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.err.contains(&format!("offset 0 is not there; offsets {deleted} to 3 are")), "{ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_codec_that_is_not_read_is_named_with_what_to_do() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 3)?;
+    let cluster = Cluster::new(stage.broker.bootstrap());
+    for (partition, codec, name) in [(0, 1, "gzip"), (1, 2, "snappy"), (2, 4, "zstd")] {
+        let id = format!("id-{partition}");
+        let pair = cluster.init(&id, None).await.map_err(|code| code.to_string())?;
+        // The codec's bits, and the checksum over them and all that follows.
+        let mut batch = raw::batch(pair, 0, 1).to_vec();
+        batch[22] |= codec;
+        let crc = crc32c::crc32c(&batch[21..]);
+        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+        cluster.produce(12, &id, ("t", partition), batch.into()).await.map_err(|code| code.to_string())?;
+        let cat = format!("cat --topic t --until-end --isolation uncommitted --partition {partition}");
+        let ran = stage.run(&cat).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+        let story = format!(
+            "t-{partition}: what stands at offset 0 can't be read: the batch is compressed with {name}"
+        );
+        assert!(ran.err.contains(&story) && ran.err.contains("compression.type=lz4"), "{ran:?}");
+    }
     Ok(())
 }

@@ -4,4 +4,6 @@
 mod cat;
 mod pipe;
 mod program;
+#[path = "../raw/mod.rs"]
+mod raw;
 mod txn;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::program::{Outcome, Stage, json_lines};
-use kafka_2pc::broker::Profile;
+use kafka_2pc::broker::{Api, Fault, Profile, Reaction};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_work_is_wrong_usage() -> Outcome {
@@ -159,5 +159,147 @@ async fn a_state_that_is_not_the_newest_is_refused_unless_duplicates_are_accepte
         seen.sort_unstable();
         assert_eq!(seen, ["a", "b", "c", "c", "d", "d"]);
     }
+    Ok(())
+}
+
+/// `--bootstrap`, `--set`, `--config`, the environment: the first that names a cluster counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_property_names_the_cluster_unless_an_option_does() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, config) = (stage.path("input"), stage.path("config"));
+    std::fs::write(&input, "a\n")?;
+    let (good, bad) = (stage.broker.bootstrap(), "localhost:1");
+    let pipe = |file: &str, options: &[&str], environment: &str| {
+        std::fs::write(&config, format!("bootstrap.servers={file}\nmax.block.ms=300\n"))?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kafka-2pc"));
+        command.args(["pipe", "--topic", "t", "--input"]).arg(&input).arg("--config").arg(&config);
+        command.args(options).env("KAFKA_BOOTSTRAP", environment);
+        command.output().map(|output| output.status.code())
+    };
+    let (set_good, set_bad) = (format!("bootstrap.servers={good}"), format!("bootstrap.servers={bad}"));
+    for (file, options, environment) in [
+        (good.as_str(), &[][..], ""),
+        (&good, &[], bad),
+        (bad, &["--set", &set_good], bad),
+        (bad, &["--set", &set_bad, "--bootstrap", &good], bad),
+    ] {
+        assert_eq!(pipe(file, options, environment)?, Some(0), "{file} {options:?} {environment}");
+    }
+    assert_eq!(pipe(bad, &[], &good)?, Some(1));
+    assert_eq!(pipe("nonsense", &["--bootstrap", &good], "")?, Some(2));
+    Ok(())
+}
+
+fn refuse(stage: &Stage, code: i16) {
+    stage.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction: Reaction::ErrorCode(code) });
+}
+
+/// INVALID_TOPIC_EXCEPTION is what Kafka says to a Produce into an internal topic: trying again does not help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_may_not_be_written_ends_the_job_at_once() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 1)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        std::fs::write(&input, "a\nb\n")?;
+        let pipe = format!("pipe --topic t --input {} --state {}", input.display(), state.display());
+        refuse(&stage, 17);
+        let ran = stage.run(&pipe).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("t-0: INVALID_TOPIC_EXCEPTION"), "{ran:?}");
+        assert!(!ran.err.contains("going on from the last checkpoint"), "{ran:?}");
+        assert_eq!(stage.run(&pipe).await?.code, Some(0));
+        assert_eq!(stage.run("cat --topic t --until-end").await?.out, "a\nb\n");
+    }
+    Ok(())
+}
+
+/// Two records whose time is too far ahead, among others of three partitions.
+const LATE: [&str; 6] = [
+    r#"{"value":"1","partition":0}"#,
+    r#"{"value":"2","partition":1}"#,
+    r#"{"value":"3","partition":1,"timestamp":99999999999999}"#,
+    r#"{"value":"4","partition":2}"#,
+    r#"{"value":"5","partition":1,"timestamp":99999999999999}"#,
+    r#"{"value":"6","partition":1}"#,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_the_broker_refuses_is_named_by_its_line_and_nothing_is_lost() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 3)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        let pipe = format!(
+            "pipe --topic t --format json --json --input {} --state {}",
+            input.display(),
+            state.display()
+        );
+        std::fs::write(&input, LATE[..2].join("\n") + "\n")?;
+        assert_eq!(stage.run(&pipe).await?.code, Some(0));
+        std::fs::write(&input, LATE.join("\n"))?;
+        let ran = stage.run(&pipe).await?;
+        assert_eq!((ran.code, json_lines(&ran.out)[0]["records"].as_u64()), (Some(1), Some(0)), "{ran:?}");
+        assert!(
+            ran.err.contains("lines 3, 5: the broker refused the record: t-1: INVALID_TIMESTAMP"),
+            "{ran:?}"
+        );
+        assert!(ran.err.contains("lines 3 to 6, is in the topic"), "{ran:?}");
+        assert!(!ran.err.contains("going on"), "{ran:?}");
+        assert_eq!(stage.run("cat --topic t --until-end").await?.out.lines().count(), 2);
+        std::fs::write(&input, LATE.join("\n").replace("99999999999999", "1"))?;
+        assert_eq!(stage.run(&pipe).await?.code, Some(0));
+        let ran = stage.run("cat --topic t --until-end --partition 1").await?;
+        assert_eq!(ran.out, "2\n3\n5\n6\n", "{ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_the_broker_refuses_by_name_are_passed_over_and_counted() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 3)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        std::fs::write(&input, ["nonsense\n", &LATE.join("\n")].concat())?;
+        let pipe = format!(
+            "pipe --topic t --format json --json --on-bad-line skip --input {} --state {}",
+            input.display(),
+            state.display()
+        );
+        let ran = stage.run(&pipe).await?;
+        let told = &json_lines(&ran.out)[0];
+        let counts = [&told["records"], &told["skipped"]].map(serde_json::Value::as_u64);
+        assert_eq!((ran.code, counts), (Some(0), [Some(4), Some(3)]), "{ran:?}");
+        assert!(ran.err.contains("lines 4, 6: the broker refused the record"), "{ran:?}");
+        let ran = stage.run("cat --topic t --until-end").await?;
+        let mut lines: Vec<_> = ran.out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["1", "2", "4", "6"]);
+    }
+    Ok(())
+}
+
+/// Without a name nobody knows which line to leave out, and to leave out all of them would lose good ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_the_broker_refuses_is_named_by_its_lines_and_never_passed_over() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, state) = (stage.path("input"), stage.path("state"));
+    std::fs::write(&input, "a\nb\nc\n")?;
+    let pipe = format!("pipe --topic t --input {} --state {}", input.display(), state.display());
+    for (code, name) in [(10, "MESSAGE_TOO_LARGE"), (87, "INVALID_RECORD"), (18, "RECORD_LIST_TOO_LARGE")] {
+        for options in ["", "--on-bad-line skip"] {
+            refuse(&stage, code);
+            let ran = stage.run(&format!("{pipe} {options}")).await?;
+            assert_eq!(ran.code, Some(1), "{ran:?}");
+            let story = format!("one of the lines 1 to 3: the broker refused the record: t-0: {name}");
+            assert!(ran.err.contains(&story), "{ran:?}");
+            assert!(!ran.err.contains("going on"), "{ran:?}");
+        }
+    }
+    assert_eq!(stage.run(&pipe).await?.code, Some(0));
+    assert_eq!(stage.run("cat --topic t --until-end").await?.out, "a\nb\nc\n");
     Ok(())
 }

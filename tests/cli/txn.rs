@@ -70,6 +70,15 @@ async fn what_timed_out_is_lost_with_partitions_and_offsets() -> Outcome {
         let partition = &only(&ran)["partitions"][0];
         assert_eq!((&partition["topic"], &partition["partition"]), (&"t".into(), &0.into()));
         assert_eq!(partition["offset"], committable.partitions[0].offset);
+        // A repair says so, too, by the coordinator's entry and, when another transaction has replaced that, by the log.
+        for _ in 0..2 {
+            let ran = stage.run(&format!("txn repair {} --json", file.display())).await?;
+            is(&ran, 3, "lost");
+            assert!(ran.out.contains("it was aborted"), "{ran:?}");
+            let described = only(&stage.run(&format!("txn describe {} --json", file.display())).await?);
+            assert_eq!(described["cluster"]["decision"], "abort", "{described}");
+            stage.open("t", "job-0-0", &["after"]).await?.commit().await?;
+        }
         // Beside another one that commits, the worst code wins.
         let (_, good) = stage.prepared("t", "job-0-1", &["good"]).await?;
         let ran = stage.run(&format!("txn commit {good} {}", file.display())).await?;
@@ -170,7 +179,11 @@ async fn an_open_transaction_is_aborted_and_a_prepared_one_only_by_force() -> Ou
             is(&stage.run(&words).await?, 1, "refused");
         }
         let open = stage.open("t", "other", &["two"]).await?;
+        // A state of another job says nothing of the id.
         let ran = stage.run(&format!("txn abort other --state {state} --json")).await?;
+        is(&ran, 1, "refused");
+        assert!(ran.out.contains("no state that was given belongs to its job"), "{ran:?}");
+        let ran = stage.run("txn abort other --force --json").await?;
         is(&ran, 0, "aborted");
         assert_eq!(only(&ran)["partitions"][0]["topic"], "t");
         assert!(open.commit().await.is_err());
@@ -179,6 +192,36 @@ async fn an_open_transaction_is_aborted_and_a_prepared_one_only_by_force() -> Ou
         is(&stage.run("txn abort never-used --json").await?, 0, "nothing-open");
         is(&stage.run(&format!("txn commit {file} --json")).await?, 3, "lost");
         assert!(read(&stage).await?.is_empty());
+    }
+    Ok(())
+}
+
+/// Also before the first complete checkpoint, and after a change of the prefix.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_state_of_its_job_is_enough_to_abort_what_a_crash_left_open() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, mine, foreign) = (stage.path("input"), stage.path("mine"), stage.path("foreign"));
+    std::fs::write(&input, "one\ntwo\n")?;
+    let (mine, foreign) = (mine.display(), foreign.display());
+    let pipe = format!("pipe --topic t --input {} --state", input.display());
+    assert_eq!(stage.run(&format!("{pipe} {foreign}")).await?.code, Some(0));
+    let open = |ran: &Ran| {
+        json_lines(&ran.out).iter().map(|l| l["transactional_id"].as_str().map(str::to_owned)).next()
+    };
+    let mut lines = "one\ntwo\n".to_owned();
+    for options in ["", "--transactional-id-prefix other"] {
+        let crashed = stage.run_to(&format!("{pipe} {mine} {options}"), Some("prepared")).await?;
+        assert_eq!(crashed.code, None, "{crashed:?}");
+        let id = open(&stage.run("txn list --open --json").await?).flatten().ok_or("nothing is open")?;
+        is(&stage.run(&format!("txn abort {id} --state {foreign} --json")).await?, 1, "refused");
+        let ran = stage.run(&format!("txn abort {id} --state {foreign} --state {mine} --json")).await?;
+        is(&ran, 0, "aborted");
+        // What another prefix begins is known once a checkpoint of its run is complete.
+        let ran = stage.run(&format!("{pipe} {mine} --transactional-id-prefix other")).await?;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        lines.push_str("more\n");
+        std::fs::write(&input, &lines)?;
     }
     Ok(())
 }
@@ -242,6 +285,18 @@ async fn a_committable_of_another_cluster_or_a_broken_file_is_refused() -> Outco
     let ran = stage.run(&format!("txn commit {}", torn.display())).await?;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(ran.err.contains("torn"), "{ran:?}");
+    // What looks like a file is one, also when it is not there.
+    for missing in ["/no/such/file", "missing.committable", "./missing"] {
+        let ran = stage.run(&format!("txn describe {missing}")).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains(missing) && ran.err.contains("No such file"), "{ran:?}");
+        let ran = stage.run(&format!("txn describe {missing} --id")).await?;
+        assert!(ran.err.contains("its coordinator does not know it"), "{ran:?}");
+    }
+    for words in [format!("txn abort {file} --force"), "txn abort missing.committable --force".to_owned()] {
+        let ran = stage.run(&words).await?;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    }
     // Without a cluster the file is still shown.
     let ran = crate::program::program(vec!["txn".into(), "describe".into(), file, "--json".into()]).await?;
     assert_eq!((ran.code, only(&ran)["records"].as_u64()), (Some(0), Some(1)));

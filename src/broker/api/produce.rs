@@ -3,14 +3,16 @@
 //! - One batch of magic 2 per partition. acks 0 has no response; 1 and -1 are the same here.
 //! - Transactional batches: see `produce_txn`.
 //! - Version 13 names topics by id.
+//! - INVALID_TIMESTAMP names the records at fault from version 8 on.
 //! - NOT_LEADER_OR_FOLLOWER tells the leader from version 10 on.
 
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{
-    LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
 };
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+use kafka_protocol::protocol::StrBytes;
 
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
@@ -22,6 +24,8 @@ use crate::wire::batch::Batch;
 
 /// zstd came with Produce 7.
 const ZSTD: u8 = 4;
+/// From this version on, the records at fault are named (KIP-467).
+const RECORD_ERRORS: i16 = 8;
 /// acks of "all replicas in sync".
 const ALL: i16 = -1;
 
@@ -38,7 +42,11 @@ impl Handler for ProduceRequest {
                     Ok(name) => produce(ctx, (&self, version), name, data).await,
                     Err(error) => Err(*error),
                 };
-                let response = answer(ctx, name.as_deref().unwrap_or_default(), data.index, outcome);
+                let late = outcome.as_ref().err() == Some(&ResponseError::InvalidTimestamp);
+                let mut response = answer(ctx, name.as_deref().unwrap_or_default(), data.index, outcome);
+                if late && version >= RECORD_ERRORS {
+                    response = name_late(ctx, name.as_deref().unwrap_or_default(), data, response);
+                }
                 // The leader's name came with version 10.
                 partitions.push(if version < 10 {
                     response.with_current_leader(LeaderIdAndEpoch::default())
@@ -167,6 +175,22 @@ fn answer(
         }
         Err(error) => failed(index, error.code()),
     }
+}
+
+/// Names the records whose time is too far ahead, by their places in the batch.
+fn name_late(
+    ctx: &Context,
+    topic: &str,
+    data: &PartitionProduceData,
+    response: PartitionProduceResponse,
+) -> PartitionProduceResponse {
+    let latest = ctx.shared.cluster().topics.named(topic).map_or(i64::MAX, |t| t.latest_timestamp(now_ms()));
+    let batch = data.records.as_ref().and_then(|records| marker::produced(records).ok());
+    let records = batch.and_then(|batch| batch.records().ok()).into_iter().flatten();
+    let late = (0..).zip(records).filter(|(_, record)| record.as_ref().is_ok_and(|r| r.timestamp > latest));
+    let named = late.map(|(index, _)| BatchIndexAndErrorMessage::default().with_batch_index(index));
+    let message = "One or more records have been rejected due to invalid timestamp";
+    response.with_record_errors(named.collect()).with_error_message(Some(StrBytes::from_static_str(message)))
 }
 
 fn failed(index: i32, code: i16) -> PartitionProduceResponse {

@@ -6,6 +6,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, LineRecord, OnBadLine, OnHanging, StopAfter,
+    lines::OpenLines,
     report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
 };
@@ -50,6 +51,8 @@ pub async fn run(
             if let Ok(Err(cause)) = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await {
                 tracing::warn!(%cause, "the open transaction is left to the next recovery");
             }
+            let e = running.named(e);
+            (running.summary.records, running.summary.skipped) = running.durable;
             Err((e, running.summary))
         }
     }
@@ -76,6 +79,10 @@ struct Running<'a> {
     position: InputPosition,
     /// Why nothing may be written.
     refused: Option<StoreError>,
+    /// Where the records of the open transaction came from.
+    lines: OpenLines,
+    /// Records and passed over lines before the last complete checkpoint.
+    durable: (u64, u64),
     /// Listed in the next checkpoint unless it is settled before.
     listed: Vec<ListedCommittable>,
     background: FuturesUnordered<Background<Event>>,
@@ -136,6 +143,8 @@ impl<'a> Running<'a> {
             topic,
             writer,
             input,
+            lines: OpenLines::default(),
+            durable: (0, 0),
             background: FuturesUnordered::new(),
             summary: Summary {
                 resumed: report.resumed.len() as u64,
@@ -259,6 +268,9 @@ impl<'a> Running<'a> {
 
     async fn line(&mut self, bytes: &[u8]) -> Result<bool, PipelineError> {
         let number = self.input.position().lines;
+        if let Some(why) = self.job.refused.get(&number) {
+            return Ok(self.bad_line(number, format!("the broker refused its record: {why}")));
+        }
         let record = match self.job.format.parse(bytes) {
             Ok(record) => record,
             Err(what) => return Ok(self.bad_line(number, what)),
@@ -271,9 +283,23 @@ impl<'a> Running<'a> {
             Err(error @ WriteError::Send(SendError::Failed(_))) => return Err(error.into()),
             Err(error) => return Err(PipelineError::Record { line: number, error }),
         }
+        self.lines.took(number);
         self.summary.records += 1;
         self.job.steps.step(Step::Write);
         Ok(false)
+    }
+
+    /// The error, with the lines whose records a broker refused, if that is what it tells.
+    fn named(&self, error: PipelineError) -> PipelineError {
+        let failure = error.failure().and_then(|cause| Some((cause, cause.records.as_ref()?)));
+        match (failure, self.lines.all()) {
+            (Some((cause, records)), Some(transaction)) => PipelineError::Refused {
+                lines: self.lines.refused(records),
+                transaction,
+                cause: Box::new(cause.clone()),
+            },
+            (_, _) => error,
+        }
     }
 
     /// A line that is too long is a bad line; anything else ends the job.
@@ -320,6 +346,7 @@ impl<'a> Running<'a> {
         self.job.steps.note(Note::Prepare);
         let began = self.clock.now();
         let committable = self.writer.prepare_commit(id).await?;
+        self.lines.clear();
         if committable.is_some() {
             self.job.steps.note(Note::Took(Part::Prepare, self.clock.now().since(began)));
             self.job.steps.step(Step::Prepared);
@@ -384,6 +411,7 @@ impl<'a> Running<'a> {
             checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
         self.writer.durable(&listed);
         self.summary.checkpoints += 1;
+        self.durable = (self.summary.records, self.summary.skipped);
         self.summary.bytes += position.bytes - self.position.bytes;
         self.checkpoint = checkpoint;
         self.position = position;

@@ -10,13 +10,15 @@
 //! where that checkpoint ended.
 
 mod job;
+mod lines;
 mod report;
 mod restored;
 
 pub use job::run;
+pub use lines::RefusedLines;
 pub use report::{HangingTransaction, OpenCommittable, PipelineError, Summary};
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::step::Steps;
 use crate::sink::SinkConfig;
@@ -87,6 +89,9 @@ pub struct Job {
     pub rate: Option<u32>,
     /// What is done with a line that is no record.
     pub on_bad_line: OnBadLine,
+    /// Lines whose records a broker has refused, with the reason: they are bad lines. For another attempt after
+    /// [`PipelineError::Refused`]; empty at first.
+    pub refused: BTreeMap<u64, Arc<str>>,
     /// Where to stop on purpose.
     pub stop_after: Option<StopAfter>,
     /// What is done with a commit that hangs.

@@ -1,12 +1,13 @@
 //! What a job tells when it is over.
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
+use super::lines::RefusedLines;
 use crate::{
     checkpoint::StoreError,
     client::{ClientError, TopicError},
     ids::{TopicPartition, TransactionalId},
-    proto::{committable::Committable, resume::Outcome},
+    proto::{cause::Cause, committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
     source::InputError,
 };
@@ -14,11 +15,11 @@ use crate::{
 /// What a job did.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Records that this run wrote.
+    /// Records that this run wrote; after an error, those of complete checkpoints.
     pub records: u64,
     /// Bytes of input that this run consumed.
     pub bytes: u64,
-    /// Lines that were passed over.
+    /// Lines that were passed over; after an error, those before the last complete checkpoint.
     pub skipped: u64,
     /// Checkpoints that became complete.
     pub checkpoints: u64,
@@ -100,6 +101,19 @@ pub enum PipelineError {
         /// What is wrong with it.
         error: WriteError,
     },
+    /// A broker refused records for what they are. Their transaction is aborted; the position before it is kept.
+    #[error(
+        "{lines}: the broker refused the record: {cause}. Nothing of its transaction, lines {} to {}, is in the topic",
+        transaction.start(), transaction.end()
+    )]
+    Refused {
+        /// Where the records came from.
+        lines: RefusedLines,
+        /// The first and the last line of the transaction.
+        transaction: RangeInclusive<u64>,
+        /// What the broker said.
+        cause: Box<Cause>,
+    },
     /// The transaction can only be aborted.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -149,17 +163,24 @@ impl PipelineError {
         self.not_committed().iter().any(open)
     }
 
+    /// Why the open transaction failed, if it did.
+    pub(super) fn failure(&self) -> Option<&Cause> {
+        match self {
+            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => Some(cause),
+            Self::Prepare(PrepareCommitError { source: PrepareFailure::Failed(e), .. }) => Some(&e.cause),
+            _ => None,
+        }
+    }
+
     /// True when the same job, started again from its last checkpoint, may go through.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         use crate::proto::cause::CauseKind;
-        let cause = match self {
-            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => cause,
-            Self::Prepare(PrepareCommitError { source: PrepareFailure::Failed(e), .. }) => &e.cause,
+        if let Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) = self {
             // A checkpoint that comes in time is all that it needs.
-            Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
-            _ => return false,
-        };
+            return true;
+        }
+        let Some(cause) = self.failure() else { return false };
         matches!(
             cause.kind,
             CauseKind::Fenced

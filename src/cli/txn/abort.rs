@@ -1,6 +1,9 @@
 //! `txn abort`: aborts what is open under a transactional id, and nothing else.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -10,11 +13,12 @@ use super::{
 };
 use crate::{
     checkpoint::{read_committable, read_newest},
-    cli::{Context, Exit},
+    cli::{Context, Exit, Usage},
     client::{Admin, Client, TransactionDescription},
     ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
     net::Clock,
     proto::{
+        naming::IdPrefix,
         resume::{CoordinatorState, Decision},
         settle::{DecidedBy, SETTLE_PATIENCE, SettlePartition, SettleTarget},
     },
@@ -25,7 +29,7 @@ pub(super) struct Args {
     /// Transactional id
     #[arg(value_name = "ID")]
     id: String,
-    /// Directory of a job's state, whose prepared transactions are spared; may be repeated
+    /// Directory of the job's state, whose prepared transactions are spared; may be repeated
     #[arg(long, value_name = "DIR")]
     state: Vec<PathBuf>,
     /// Abort also what is prepared, or may be
@@ -34,6 +38,12 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
+    // An id that nobody knows has nothing open: a file's name must not be taken for one.
+    let path = Path::new(&args.id);
+    if path.is_file() || path.extension().is_some_and(|e| e == "committable") {
+        let why = format!("{} is a file: `kafka-2pc txn describe` tells the transactional id in it", args.id);
+        return Err(Usage(why).into());
+    }
     let client = super::client(context, timeout)?;
     let id = TransactionalId::new(args.id.as_str());
     let admin = client.admin();
@@ -55,18 +65,25 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         }
     }
     if !args.force {
-        if args.state.is_empty() {
-            return refused(
-                "it may be prepared, to be committed later: name the state of its job with --state DIR, or use --force",
-            );
-        }
+        let mut owned = false;
         for dir in &args.state {
+            owned |= owns(dir, &id, client.cluster_id().await?.as_deref())?;
             if let Some(file) = prepared_in(dir, &id)? {
                 return refused(&format!(
                     "it is prepared, to be committed: {} (--force aborts it in spite of that, and its records are lost)",
                     file.display()
                 ));
             }
+        }
+        // A state that knows nothing of the id can't tell that it is not prepared.
+        if !owned {
+            let why = match args.state.is_empty() {
+                true => "name the state of its job with --state DIR, or use --force",
+                false => {
+                    "no state that was given belongs to its job; name that one with --state DIR, or use --force"
+                }
+            };
+            return refused(&format!("it may be prepared, to be committed later: {why}"));
         }
     }
     abort(context, &client, (&id, &found), timeout).await
@@ -146,9 +163,22 @@ async fn open_of(
     Ok((open, unseen))
 }
 
-/// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
-fn prepared_in(dir: &std::path::Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
+/// True when the job whose state this is makes ids like this one, on this cluster.
+fn owns(dir: &Path, id: &TransactionalId, cluster_id: Option<&str>) -> anyhow::Result<bool> {
     anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
+    let Some(checkpoint) = read_newest(dir)? else { return Ok(false) };
+    if cluster_id.is_some_and(|here| !checkpoint.cluster_id.is_empty() && *checkpoint.cluster_id != *here) {
+        return Ok(false);
+    }
+    let mut writers = checkpoint.writers.iter();
+    // Before its first complete checkpoint a job has no writer's state; its usual prefix is known all the same.
+    let usual = IdPrefix::new(&format!("{}-{}", checkpoint.topic, checkpoint.job_id));
+    let first = checkpoint.writers.is_empty() && usual.is_ok_and(|p| p.parse(id.as_str()).is_some());
+    Ok(first || writers.any(|writer| writer.owns(id)))
+}
+
+/// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
+fn prepared_in(dir: &Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
     let files = match std::fs::read_dir(dir.join("committables")) {
         Ok(files) => files.collect::<Result<Vec<_>, _>>()?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),

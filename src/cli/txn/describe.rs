@@ -25,11 +25,19 @@ pub(super) struct Args {
     /// Transactional id, or file with a prepared transaction
     #[arg(value_name = "ID|FILE")]
     what: String,
+    /// Take it for a transactional id, whatever it looks like
+    #[arg(long)]
+    id: bool,
 }
+
+/// What the files of prepared transactions end in.
+const EXTENSION: &str = "committable";
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let path = PathBuf::from(&args.what);
-    if path.is_file() {
+    // A file that is not there must not be looked up as an id that nobody knows.
+    let named = args.what.contains('/') || path.extension().is_some_and(|e| e == EXTENSION);
+    if !args.id && (named || path.is_file()) {
         return file(context, timeout, &path).await;
     }
     let client = super::client(context, timeout)?;
@@ -139,6 +147,7 @@ fn decision(committable: &Committable, examined: &Examined) -> &'static str {
     match examined.proven(committable) {
         Ok((Decision::Commit, _)) => "commit",
         Ok((Decision::Abort, _)) => "abort",
+        Err(RepairRefused::Aborted { .. }) => "abort",
         Err(RepairRefused::Open) => "none: open",
         Err(RepairRefused::StillDeciding) => "being carried out",
         Err(_) => "not proven",

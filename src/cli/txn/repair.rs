@@ -70,6 +70,7 @@ async fn committable(client: &Client, given: &Given, timeout: Duration) -> Repor
     let (decision, by) = match examined.proven(committable) {
         Ok(proven) => proven,
         Err(refused @ RepairRefused::StillDeciding) => return Report::failed("pending", refused.to_string()),
+        Err(refused @ RepairRefused::Aborted { .. }) => return Report::lost(refused.to_string()),
         Err(refused) => return Report::failed("refused", refused.to_string()),
     };
     let target = SettleTarget { by: Some(by), ..SettleTarget::of(committable, decision) };
@@ -94,6 +95,9 @@ fn judged(decision: Decision, settlement: &Settlement) -> Report {
         Decision::Abort => "aborted",
     };
     match settlement.story() {
+        None if decision == Decision::Abort => {
+            Report::lost("it was aborted, and no marker is missing: its records are lost".to_owned())
+        }
         None => Report::done("settled", format!("{decided}, and nothing is missing")),
         Some(story) => match settlement {
             Settlement::Everywhere { .. } => Report::done("settled", format!("{decided}; {story}")),
@@ -127,6 +131,11 @@ async fn repair(client: &Client, hanging: &CommittedButHanging, found: Settlemen
 impl Report {
     fn done(outcome: &'static str, evidence: String) -> Self {
         Self { exit: Exit::Done, outcome, evidence }
+    }
+
+    /// What was to be committed is aborted: `txn commit` says the same.
+    fn lost(evidence: String) -> Self {
+        Self { exit: Exit::Lost, outcome: "lost", evidence }
     }
 
     fn failed(outcome: &'static str, evidence: String) -> Self {

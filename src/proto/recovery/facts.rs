@@ -127,7 +127,9 @@ pub enum CommitAnswer {
 pub enum FenceAnswer {
     /// A bare InitProducerId was granted.
     Fenced,
-    /// It was not.
+    /// It was not granted in time, and may be later.
+    Late,
+    /// It was refused.
     Failed,
 }
 
@@ -178,8 +180,10 @@ pub enum RecoveryEffect {
 /// The writer may begin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
-    /// Leftovers that were aborted; their ids are free.
+    /// Leftovers that were aborted; their ids are free unless `avoid` names them.
     pub aborted: Vec<TransactionalId>,
+    /// Leftovers whose end is decided, and whose markers wait for a leader of their partition; `avoid` names them, too.
+    pub pending: Vec<TransactionalId>,
     /// Transactions that hang: retired, and candidates for a repair where it is told how the decision came about.
     pub retired: Vec<CommittedButHanging>,
     /// Ids that must not be used in this run: they could not be looked at, or a committable holds them.
@@ -197,6 +201,7 @@ impl Recovered {
         let its = |id: &TransactionalId| WriterState::owner(all, id) == index;
         Self {
             aborted: self.aborted.iter().filter(|id| its(id)).cloned().collect(),
+            pending: self.pending.iter().filter(|id| its(id)).cloned().collect(),
             retired: self.retired.iter().filter(|r| its(&r.transactional_id)).cloned().collect(),
             avoid: self.avoid.iter().filter(|id| its(id)).cloned().collect(),
             blind: self.blind.clone(),

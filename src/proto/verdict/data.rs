@@ -95,6 +95,7 @@ pub fn fetch(_version: i16, code: ErrorCode) -> FetchVerdict {
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_sequence!()
         | bad_topic!() => V::Failed,
         E::CorruptMessage | E::MessageTooLarge | E::UnsupportedVersion | E::InvalidRequest => V::Failed,
@@ -122,6 +123,7 @@ pub fn list_offsets(_version: i16, code: ErrorCode) -> ListOffsetsVerdict {
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_sequence!()
         | bad_topic!() => V::Failed,
         E::CorruptMessage | E::MessageTooLarge | E::UnsupportedVersion | E::InvalidRequest => V::Failed,
@@ -154,7 +156,7 @@ pub fn metadata(_version: i16, code: ErrorCode) -> MetadataVerdict {
         E::InvalidTopicException => V::InvalidName,
         E::RebootstrapRequired => V::Rebootstrap,
         E::Unknown(_) | foreign!() => V::Failed,
-        bad_records!() | bad_position!() | bad_sequence!() | session_lost!() => V::Failed,
+        bad_records!() | bad_format!() | bad_position!() | bad_sequence!() | session_lost!() => V::Failed,
         E::TopicAlreadyExists | E::InvalidPartitions | E::InvalidReplicationFactor => V::Failed,
         E::InvalidReplicaAssignment | E::InvalidConfig | E::ConcurrentTransactions => V::Failed,
         E::CorruptMessage | E::MessageTooLarge | E::UnsupportedVersion | E::InvalidRequest => V::Failed,

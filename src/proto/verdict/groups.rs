@@ -45,10 +45,13 @@ macro_rules! epoch_fenced {
 /// The records themselves are at fault.
 #[rustfmt::skip]
 macro_rules! bad_records {
-    () => {
-        E::RecordListTooLarge | E::InvalidRequiredAcks | E::InvalidTimestamp | E::UnsupportedForMessageFormat
-            | E::PolicyViolation | E::UnsupportedCompressionType | E::InvalidRecord
-    };
+    () => { E::RecordListTooLarge | E::InvalidTimestamp | E::PolicyViolation | E::InvalidRecord };
+}
+
+/// Not the records are at fault but how they are sent, whatever they hold.
+#[rustfmt::skip]
+macro_rules! bad_format {
+    () => { E::InvalidRequiredAcks | E::UnsupportedForMessageFormat | E::UnsupportedCompressionType };
 }
 
 /// The position that was asked for cannot be served.
@@ -69,13 +72,19 @@ macro_rules! session_lost {
     () => { E::FetchSessionIdNotFound | E::InvalidFetchSessionEpoch | E::FetchSessionTopicIdError };
 }
 
-/// A topic cannot be created or named like this.
+/// A topic cannot be created like this.
+#[rustfmt::skip]
+macro_rules! bad_settings {
+    () => {
+        E::TopicAlreadyExists | E::InvalidPartitions | E::InvalidReplicationFactor | E::InvalidReplicaAssignment
+            | E::InvalidConfig | E::NotController
+    };
+}
+
+/// A topic cannot be created, named or written like this.
 #[rustfmt::skip]
 macro_rules! bad_topic {
-    () => {
-        E::InvalidTopicException | E::TopicAlreadyExists | E::InvalidPartitions | E::InvalidReplicationFactor
-            | E::InvalidReplicaAssignment | E::InvalidConfig | E::NotController
-    };
+    () => { E::InvalidTopicException | bad_settings!() };
 }
 
 /// The right is missing, or nobody is logged in.

@@ -93,6 +93,7 @@ pub fn describe_transactions(_version: i16, code: ErrorCode) -> DescribeTransact
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_position!()
         | bad_sequence!() => V::Failed,
         session_lost!() | bad_topic!() | E::CorruptMessage | E::MessageTooLarge | E::InvalidRequest => {
@@ -122,6 +123,7 @@ pub fn list_transactions(_version: i16, code: ErrorCode) -> ListTransactionsVerd
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_position!()
         | bad_sequence!() => V::Failed,
         session_lost!() | bad_topic!() | topic_unknown!() | E::CorruptMessage | E::MessageTooLarge => {
@@ -151,6 +153,7 @@ pub fn describe_producers(_version: i16, code: ErrorCode) -> DescribeProducersVe
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_position!()
         | bad_sequence!() => V::Failed,
         session_lost!() | bad_topic!() | E::CorruptMessage | E::MessageTooLarge | E::InvalidRequest => {
@@ -182,6 +185,7 @@ pub fn write_marker(_version: i16, code: ErrorCode) -> WriteMarkerVerdict {
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_position!()
         | bad_sequence!() => V::Failed,
         session_lost!() | bad_topic!() | E::MessageTooLarge | E::InvalidRequest => V::Failed,

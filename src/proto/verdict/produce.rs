@@ -23,6 +23,8 @@ pub enum ProduceVerdict {
     TooLarge,
     /// The broker refuses these records for what they are: abort, and tell the caller.
     Rejected,
+    /// The broker takes nothing like this into this topic, whatever the records hold: abort, and tell the caller.
+    Unacceptable,
     /// The right to write to this topic is missing: abort, and name the topic.
     TopicDenied,
     /// The transaction cannot commit any more: abort it.
@@ -54,6 +56,8 @@ pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
         E::OutOfOrderSequenceNumber => V::OutOfOrder,
         E::MessageTooLarge => V::TooLarge,
         bad_records!() => V::Rejected,
+        // An internal topic, for one: Kafka lets no client write into it. The same request is refused for ever.
+        bad_format!() | E::InvalidTopicException => V::Unacceptable,
         E::TopicAuthorizationFailed => V::TopicDenied,
         // A Produce is not told the truth about fencing (KIP-588): the abort that follows is.
         E::InvalidProducerEpoch | E::InvalidTxnState | E::TransactionAbortable => V::Abortable,
@@ -65,7 +69,7 @@ pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
         E::UnsupportedVersion | E::InvalidRequest => V::Fatal,
         // Whether it was stored is not known, and nobody can ask again: only an abort is safe.
         E::UnknownServerError | E::Unknown(_) | foreign!() | E::RebootstrapRequired => V::Abortable,
-        bad_position!() | session_lost!() | bad_topic!() => V::Abortable,
+        bad_position!() | session_lost!() | bad_settings!() => V::Abortable,
         E::InvalidTransactionTimeout | E::TransactionCoordinatorFenced => V::Abortable,
         E::OperationNotAttempted | E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Abortable,
     }

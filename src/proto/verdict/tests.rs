@@ -94,3 +94,16 @@ fn fencing_reads_the_same_in_old_and_new_words() {
     assert_eq!(produce(11, E::InvalidProducerEpoch), ProduceVerdict::Abortable);
     assert_eq!(produce(11, E::ProducerFenced), ProduceVerdict::Fenced);
 }
+
+/// What is refused whatever the records hold is refused again by every later try.
+#[test]
+fn a_topic_that_no_client_may_write_is_not_a_reason_to_begin_again() {
+    for version in [11, 12] {
+        for code in [E::InvalidTopicException, E::UnsupportedCompressionType, E::InvalidRequiredAcks] {
+            assert_eq!(produce(version, code), ProduceVerdict::Unacceptable, "{code}");
+        }
+    }
+    assert_eq!(add_partition(3, E::InvalidTopicException), AddPartitionVerdict::Unacceptable);
+    assert_eq!(add_partition(3, E::InvalidRequest), AddPartitionVerdict::Fatal);
+    assert_eq!(add_partition(3, E::InvalidTxnState), AddPartitionVerdict::Contradiction);
+}

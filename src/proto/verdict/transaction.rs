@@ -62,6 +62,8 @@ pub enum AddPartitionVerdict {
     NotKnown,
     /// Not added because of another partition in the same request; that one's verdict decides.
     NotAttempted,
+    /// No client can make this topic a part of a transaction: abort, and name the topic.
+    Unacceptable,
     /// The right to write to this topic is missing: abort, and name the topic.
     TopicDenied,
     /// The right to the transactional id is missing.
@@ -70,7 +72,9 @@ pub enum AddPartitionVerdict {
     Abortable,
     /// A newer owner exists.
     Fenced,
-    /// The coordinator's state contradicts ours.
+    /// The coordinator's state contradicts ours: abort the transaction.
+    Contradiction,
+    /// The request can never be answered better.
     Fatal,
 }
 
@@ -137,7 +141,12 @@ pub fn find_coordinator(_version: i16, code: ErrorCode) -> FindCoordinatorVerdic
         E::TransactionAbortable => V::Abortable,
         E::UnknownServerError | E::Unknown(_) => V::Retry,
         E::UnsupportedVersion | E::InvalidRequest | foreign!() | E::RebootstrapRequired => V::Fatal,
-        bad_records!() | bad_position!() | bad_sequence!() | session_lost!() | bad_topic!() => V::Fatal,
+        bad_records!()
+        | bad_format!()
+        | bad_position!()
+        | bad_sequence!()
+        | session_lost!()
+        | bad_topic!() => V::Fatal,
         E::CorruptMessage | E::MessageTooLarge | epoch_fenced!() | E::InvalidTxnState => V::Fatal,
         E::InvalidProducerIdMapping | E::InvalidTransactionTimeout | E::ConcurrentTransactions => V::Fatal,
         E::TransactionCoordinatorFenced | E::OperationNotAttempted => V::Fatal,
@@ -164,7 +173,12 @@ pub fn init_producer_id(_version: i16, code: ErrorCode) -> InitProducerIdVerdict
         E::TransactionAbortable => V::Abortable,
         E::UnsupportedVersion => V::Unsupported,
         E::InvalidRequest | foreign!() | E::RebootstrapRequired => V::Fatal,
-        bad_records!() | bad_position!() | bad_sequence!() | session_lost!() | bad_topic!() => V::Fatal,
+        bad_records!()
+        | bad_format!()
+        | bad_position!()
+        | bad_sequence!()
+        | session_lost!()
+        | bad_topic!() => V::Fatal,
         E::CorruptMessage | E::MessageTooLarge | E::InvalidTxnState | E::InvalidProducerIdMapping => V::Fatal,
         E::TransactionCoordinatorFenced | E::OperationNotAttempted => V::Fatal,
         E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Fatal,
@@ -189,15 +203,19 @@ pub fn add_partition(_version: i16, code: ErrorCode) -> AddPartitionVerdict {
         E::GroupAuthorizationFailed | E::SecurityDisabled | E::SaslAuthenticationFailed => V::Denied,
         E::TransactionAbortable | E::InvalidProducerIdMapping | bad_sequence!() => V::Abortable,
         epoch_fenced!() => V::Fenced,
-        E::InvalidTxnState | E::UnsupportedVersion | E::InvalidRequest => V::Fatal,
+        E::InvalidTxnState => V::Contradiction,
+        E::UnsupportedVersion | E::InvalidRequest => V::Fatal,
+        E::InvalidTopicException => V::Unacceptable,
         // Java too treats every other code of a partition as a reason to abort.
         E::Unknown(_)
         | foreign!()
         | E::RebootstrapRequired
         | bad_records!()
+        | bad_format!()
         | bad_position!()
         | session_lost!() => V::Abortable,
-        bad_topic!() | E::CorruptMessage | E::MessageTooLarge | E::InvalidTransactionTimeout => V::Abortable,
+        bad_settings!() | E::CorruptMessage | E::MessageTooLarge => V::Abortable,
+        E::InvalidTransactionTimeout => V::Abortable,
         E::TransactionCoordinatorFenced => V::Abortable,
         E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Abortable,
     }
@@ -223,7 +241,7 @@ pub fn end_txn(_version: i16, code: ErrorCode) -> EndTxnVerdict {
         E::InvalidRequest => V::Fatal,
         E::UnknownServerError | E::Unknown(_) | foreign!() | E::RebootstrapRequired => V::NotKnown,
         perhaps_done!() | busy!() | stale_leader!() | topic_unknown!() => V::NotKnown,
-        bad_records!() | bad_position!() | session_lost!() | bad_topic!() => V::NotKnown,
+        bad_records!() | bad_format!() | bad_position!() | session_lost!() | bad_topic!() => V::NotKnown,
         E::OutOfOrderSequenceNumber | E::DuplicateSequenceNumber => V::NotKnown,
         E::CorruptMessage | E::MessageTooLarge | E::InvalidTransactionTimeout => V::NotKnown,
         E::TransactionCoordinatorFenced | E::OperationNotAttempted => V::NotKnown,

@@ -9,6 +9,7 @@ use crate::{
     client::Resumed,
     ids::{TopicPartition, TransactionalId},
     proto::{
+        cause::CauseKind,
         committable::Committable,
         naming::{IdParts, IdPrefix},
         pool::WriterState,
@@ -130,14 +131,19 @@ impl Driver<'_> {
         Described::Retry
     }
 
+    /// Brokers that wait with a marker until its partition has a leader do not grant it before, so it has as much time
+    /// as the markers have.
     async fn fence(&self, id: TransactionalId) -> FenceAnswer {
+        let config = &self.sink.config;
         let producer = self.sink.client.transactional_producer(id.clone());
-        match producer.transaction_timeout(self.sink.config.transaction_timeout).init().await {
-            Ok(_) => FenceAnswer::Fenced,
-            Err(cause) => {
+        let init = producer.transaction_timeout(config.transaction_timeout).init();
+        match tokio::time::timeout(config.settle_timeout, init).await {
+            Ok(Ok(_)) => FenceAnswer::Fenced,
+            Ok(Err(cause)) if cause.kind != CauseKind::Unreachable => {
                 tracing::error!(transactional_id = %id, %cause, "a leftover could not be aborted");
                 FenceAnswer::Failed
             }
+            Ok(Err(_)) | Err(_) => FenceAnswer::Late,
         }
     }
 }

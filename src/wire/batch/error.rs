@@ -71,7 +71,7 @@ pub enum BatchError {
         bytes: usize,
     },
     /// A codec that Kafka does not have, or that is not part of this build.
-    #[error("the batch is compressed with codec {codec}, which is not part of this build")]
+    #[error("the batch is compressed with {}", unread(*codec))]
     Codec {
         /// The codec's number: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
         codec: u8,
@@ -114,6 +114,21 @@ pub enum BatchError {
         /// The rule that it breaks.
         reason: &'static str,
     },
+}
+
+/// What to say of a codec that is not read, and what to do about it.
+fn unread(codec: u8) -> String {
+    let name = match codec {
+        1 => "gzip",
+        2 => "snappy",
+        3 => return "lz4, and this build lacks it: build with the feature `lz4`".to_owned(),
+        4 => "zstd",
+        other => return format!("codec {other}, which Kafka does not have"),
+    };
+    format!(
+        "{name}, which is not read; lz4 and no compression are. Read it with another client, and let its producers or \
+         its topic use compression.type=lz4 from now on"
+    )
 }
 
 /// What is wrong with a record.
