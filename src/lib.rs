@@ -63,6 +63,7 @@ pub mod guide {
     /// [failures]: crate::guide::failures
     /// [sizing]: crate::guide::sizing
     /// [txn]: crate::guide::cli#txn
+    /// [refused records]: crate::guide::cli#refused-records
     /// [the formula]: crate::guide::sizing#slots
     /// [observer]: crate::guide::embedding#the-local-runner
     #[doc = include_str!("../docs/operations.md")]

@@ -2,6 +2,7 @@
 #![cfg(feature = "cli")]
 
 mod cat;
+mod cure;
 mod pipe;
 mod program;
 #[path = "../raw/mod.rs"]
