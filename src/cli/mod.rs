@@ -118,6 +118,9 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
 }
 
 #[cfg(test)]
+mod documented_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -3,6 +3,7 @@
 
 mod cat;
 mod checkpoints;
+mod cure;
 mod mirror;
 mod pipe;
 mod program;
