@@ -15,7 +15,7 @@ use kafka_2pc::{
         committable::Committable,
         pool::{Reuse, SlotState},
         recovery::CommitStatus,
-        resume::{Decision, Leaderless, Outcome},
+        resume::{CoordinatorState, Decision, Leaderless, Outcome},
         settle::{CommittedButHanging, SettleError},
     },
     record::RecordRef,
@@ -90,6 +90,19 @@ impl Lonely {
         self.b.broker.start_node(3).await.unwrap();
     }
 
+    /// Waits until the coordinator is done with it, markers or not: a partition that is back before still gets its own.
+    async fn done(&self, committable: &Committable) {
+        let admin = self.b.client.admin();
+        loop {
+            let found = within(admin.describe_transaction(&committable.transactional_id)).await.unwrap();
+            let state = found.map(|found| found.state);
+            if let Some(CoordinatorState::CompleteCommit | CoordinatorState::CompleteAbort) = state {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     async fn hangs(&self, committable: &Committable) -> CommittedButHanging {
         match within(self.committer().settle(committable)).await {
             Err(SettleError::Hanging(hanging)) => *hanging,
@@ -108,7 +121,7 @@ async fn a_hanging_commit_retires_its_id_others_go_on_and_a_repair_shows_all() {
         l.away().await;
         l.commit(&mut writer, &first).await;
         // Without a leader nothing can be said.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        l.done(&first).await;
         l.back().await;
         let hanging = l.hangs(&first).await;
         assert_eq!((hanging.decision, hanging.partitions.len()), (Decision::Commit, 1));
@@ -142,7 +155,7 @@ async fn counter_test_an_id_used_again_at_once_destroys_a_hanging_commit() {
         let first = l.prepare(&mut writer, 1).await;
         l.away().await;
         l.commit(&mut writer, &first).await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        l.done(&first).await;
         l.back().await;
         l.write(&mut writer, "no").await;
         // The slot is not given up but the transaction is: by its own end, as a failing job would.
@@ -170,7 +183,7 @@ async fn a_restart_keeps_a_hanging_commit_and_its_id_apart() {
         let kept = state(&writer, CommitStatus::Pending);
         l.away().await;
         l.commit(&mut writer, &first).await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        l.done(&first).await;
         drop(writer);
         l.back().await;
 
@@ -215,7 +228,7 @@ async fn records_of_a_hanging_abort_never_become_visible() {
         drop(writer);
         l.away().await;
         within(l.b.client.resume(lost.clone()).leaderless(Leaderless::Ignore).abort()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        l.done(&lost).await;
         l.back().await;
         let (mut writer, report) = l.recover(SinkState::default()).await;
         assert_eq!(report.hanging.len(), 1, "{report:?}");

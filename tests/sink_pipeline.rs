@@ -16,7 +16,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use kafka_2pc::{
-    broker::{Api, Broker, BrokerConfig, Profile, Reaction},
+    broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
     checkpoint::{
         Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StateStore, StoreError,
         StorePoint,
@@ -27,7 +27,8 @@ use kafka_2pc::{
         step::{Step, Steps},
     },
     client::Client,
-    proto::{committable::Committable, naming::Naming},
+    ids::TransactionalId,
+    proto::{committable::Committable, naming::Naming, recovery::OnLost},
     sink::SinkConfig,
 };
 use kit::{both, config_for, numbered, visible, within};
@@ -94,6 +95,7 @@ impl Plant {
             stop_after: None,
             on_hanging: OnHanging::Report,
             steps: Steps::default(),
+            observer: Default::default(),
             progress: Arc::new(|_, _| {}),
         }
     }
@@ -153,7 +155,8 @@ fn finished(ended: Ended) -> Summary {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing() {
-    let lines = numbered("line ", 240);
+    // Enough for three checkpoints, also where the machine is slow.
+    let lines = numbered("line ", 800);
     let during_a_run = [
         Step::Write,
         Step::Flush,
@@ -358,7 +361,7 @@ async fn an_error_of_the_broker_ends_the_run_and_the_next_one_goes_on() {
         for (api, code) in [(Api::Produce, 47), (Api::Produce, 120), (Api::EndTxn, 53)] {
             let lines = numbered("line ", 150);
             let plant = Plant::new(profile.clone(), &lines).await;
-            plant.broker.inject(kafka_2pc::broker::Fault {
+            plant.broker.inject(Fault {
                 api,
                 node: None,
                 // A slow machine may need no second one.
@@ -491,5 +494,76 @@ async fn a_topic_deleted_and_created_again_is_refused_and_nothing_is_written_int
         std::fs::remove_dir_all(plant.dir.path().join("state")).unwrap();
         finished(plant.run(&plant.job()).await);
         assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[cfg(feature = "object-store")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_state_lies_in_an_object_store_goes_on_after_a_crash() {
+    use kafka_2pc::checkpoint::{ObjectCheckpointStore, ObjectStoreConfig, object_store::memory::InMemory};
+    for profile in both() {
+        let bucket = Arc::new(InMemory::new());
+        let open = |binding| {
+            let mut config = ObjectStoreConfig::new("jobs/one");
+            (config.lease_duration, config.binding) = (Duration::from_millis(200), binding);
+            ObjectCheckpointStore::open(Arc::clone(&bucket) as _, config)
+        };
+        let lines = numbered("line ", 400);
+        let plant = Plant::new(profile, &lines).await;
+        let client = Client::new(config_for(&plant.broker));
+        let mut store = open(Binding::default()).await.unwrap();
+        let (durable, seen) = tokio::sync::oneshot::channel();
+        let durable = std::sync::Mutex::new(Some(durable));
+        let on_step = move |step| {
+            if step == Step::Durable {
+                durable.lock().unwrap().take().map(|first| first.send(()));
+            }
+        };
+        let job = Job { steps: Steps::new(on_step, |_| {}), ..plant.job() };
+        tokio::select! {
+            ended = run(&client, &mut store, &job, std::future::pending()) => panic!("{ended:?}"),
+            _ = seen => {}
+        }
+        drop(store);
+        let mut store = open(Binding::default()).await.unwrap();
+        assert_eq!(store.owner_epoch(), 2);
+        finished(within(run(&client, &mut store, &plant.job(), std::future::pending())).await);
+        assert_eq!(plant.seen().await, lines);
+        store.close().await.unwrap();
+        let other = Binding { cluster_id: Some("other".into()), ..Binding::default() };
+        let refused = open(other).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Foreign { what: "cluster", .. }), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_lost_while_the_job_runs_is_passed_over_and_counted() {
+    for profile in both() {
+        let lines = numbered("line ", 300);
+        let plant = Plant::new(profile, &lines).await;
+        let mut job = plant.job();
+        job.sink.on_lost = OnLost::Skip;
+        plant.broker.inject(Fault {
+            api: Api::EndTxn,
+            node: None,
+            nth: 1,
+            reaction: Reaction::Delay(Duration::from_millis(300)),
+        });
+        let broker = Arc::clone(&plant.broker);
+        let rival = tokio::spawn(async move {
+            while broker.requests(Api::EndTxn) < 1 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let client = Client::new(config_for(&broker));
+            client.transactional_producer(TransactionalId::new("job-0-0")).init().await.unwrap();
+        });
+        let summary = finished(plant.run(&job).await);
+        rival.await.unwrap();
+        let [lost] = &summary.lost[..] else { panic!("{:?}", summary.lost) };
+        assert!(lost.proven && lost.committable.transactional_id.as_str() == "job-0-0", "{}", lost.story);
+        let records = usize::try_from(lost.committable.records()).unwrap();
+        assert!(records > 0);
+        assert_eq!(plant.seen().await, lines[records..]);
+        assert!(finished(plant.run(&job).await).lost.is_empty(), "it is told once");
     }
 }

@@ -10,8 +10,11 @@ use kafka_2pc::{
     broker::Profile,
     client::TransactionFilter,
     ids::TransactionalId,
-    proto::{naming::Naming, resume::CoordinatorState},
-    sink::SinkConfig,
+    proto::{
+        naming::{Naming, NamingError},
+        resume::CoordinatorState,
+    },
+    sink::{RecoverError, Share, SinkConfig},
 };
 use kit::{
     Bench, both,
@@ -138,4 +141,20 @@ async fn fewer_subtasks_end_what_more_left_before_any_checkpoint() {
         assert_eq!(aborted, BTreeSet::from(["job-0-0", "job-1-0", "job-2-0", "job-3-0"]));
         last_run(&b, &config(), 2, Kept::default(), "no checkpoint").await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_that_leave_a_subtask_out_are_refused_and_so_is_a_share_that_does_not_exist() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let mut run = Run::start(&b, &config(), 3, &Kept::default()).await;
+    run.write(3).await;
+    let mut kept = run.complete().await;
+    drop(run);
+    let share = Share { subtask: 2, total: 2 };
+    let sink = kit::job::sink(&b, &config()).await;
+    let error = sink.recover_share(share, kept.state.clone(), &|_| {}).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, RecoverError::Naming(NamingError::NoSuchSubtask { subtask: 2, total: 2 })));
+    kept.state.writers.remove(1);
+    let refused = Run::try_start(&b, &config(), (2, Together::Whole), &kept).await;
+    assert!(matches!(refused, Err(RecoverError::Naming(NamingError::Gap { subtask: 1, total: 3 }))));
 }

@@ -11,6 +11,7 @@ left its transaction open is "fence and replay". Every step is one JSON line on 
                    line says (abort by default)
 
 Values are the lines of --lines, or `PREFIX-NUMBER`; keys are the decimal number of the record, partitions go round robin. With
+--shapes all records differ in what a copy could lose: null keys and values, headers (repeated, empty, null), timestamps.
 --keyed a line is `KEY VALUE`, and its partition depends on its key alone.
 """
 
@@ -51,6 +52,7 @@ def parse():
     parser.add_argument("--batch-records", type=int, default=10_000, help="the most records in a batch")
     parser.add_argument("--transactions", type=int, default=1, help="spread the records over so many transactions")
     parser.add_argument("--end", choices=["commit", "abort", "open", "hold"], default="commit")
+    parser.add_argument("--shapes", action="store_true", help="records of every shape")
     parser.add_argument("--partition", type=int, help="write to this one only")
     parser.add_argument("--compression", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none")
     parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
@@ -114,7 +116,8 @@ def write(producer, arguments, chunk, partitions):
         partition = place % partitions if arguments.partition is None else arguments.partition
         while True:
             try:
-                producer.produce(arguments.topic, value, key, partition, on_delivery=report)
+                record = shape(number, value) if arguments.shapes else {"value": value, "key": key}
+                producer.produce(arguments.topic, partition=partition, on_delivery=report, **record)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -123,6 +126,18 @@ def write(producer, arguments, chunk, partitions):
     if failed or len(delivered) != len(chunk):
         raise SystemExit(f"delivered {len(delivered)} of {len(chunk)}, errors {failed[:3]}")
     return delivered
+
+
+def shape(number, value):
+    """A record with as much of everything as its number says."""
+    headers = [("number", str(number).encode()), ("same", b"1"), ("same", b"2"), ("null", None), ("empty", b"")]
+    return {
+        "key": None if number % 11 == 0 else str(number % 100).encode(),
+        "value": None if number % 13 == 0 else value,
+        "headers": headers[: number % 6],
+        # Not in the order of offsets, and long ago: the time of the copy is another one.
+        "timestamp": 1_600_000_000_000 + number * 7919 % 100_000,
+    }
 
 
 def ends_of(delivered):

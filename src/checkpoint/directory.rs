@@ -48,6 +48,8 @@ pub struct DirectoryStore {
     owner: Owner,
     /// Whether the owner's file says so.
     claimed: bool,
+    /// Whether the newest checkpoint may go away with a power loss.
+    unsynced: bool,
     states: DirectoryStates,
 }
 
@@ -87,12 +89,13 @@ impl DirectoryStore {
         let owner = Owner { epoch, holder: Owner::this_process() };
         let kept = take_stock(&dir, epoch)?;
         let states = DirectoryStates::new(states_dir(&dir), disk.clone(), epoch, kept, lock);
-        let mut store = Self { dir, disk, binding, owner, claimed: false, states };
+        let mut store = Self { dir, disk, binding, owner, claimed: false, unsynced: true, states };
         match store.claim() {
             // A full device must not keep anybody from committing what is prepared.
             Ok(()) | Err(StoreError::Full { .. }) => {}
             Err(error) => return Err(error),
         }
+        store.settle()?;
         store.prune();
         Ok(store)
     }
@@ -174,6 +177,16 @@ impl DirectoryStore {
         Ok(())
     }
 
+    /// A process that died, or a device that failed, between naming a checkpoint and syncing its name leaves it durable
+    /// or not. Nobody may act on it before it is.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        if self.unsynced {
+            self.disk.sync_dir(&self.dir)?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
     fn newest(&self) -> Result<Option<Checkpoint>, StoreError> {
         let newest = read_newest(&self.dir)?;
         newest.iter().try_for_each(|checkpoint| self.binding.check(checkpoint))?;
@@ -186,6 +199,7 @@ impl DirectoryStore {
         observer: &mut (dyn FnMut(StorePoint) + Send),
     ) -> Result<(), StoreError> {
         self.binding.check(checkpoint)?;
+        self.settle()?;
         self.claim()?;
         self.states.kept().check(checkpoint)?;
         for listed in &checkpoint.committables {
@@ -199,6 +213,7 @@ impl DirectoryStore {
         if matches!(written, Ok(()) | Err(StoreError::NotSynced { .. })) {
             self.states.kept().complete(name.into(), checkpoint);
         }
+        self.unsynced = matches!(written, Err(StoreError::NotSynced { .. }));
         written?;
         observer(StorePoint::Durable);
         self.prune();
@@ -224,7 +239,7 @@ impl DirectoryStore {
 
 impl CheckpointStore for DirectoryStore {
     fn load(&mut self) -> BoxFuture<'_, Result<Option<Checkpoint>, StoreError>> {
-        async move { self.newest() }.boxed()
+        async move { self.settle().and_then(|()| self.newest()) }.boxed()
     }
 
     /// A checkpoint is small, and is written where it is: what is large lies in files of its own.
@@ -234,6 +249,16 @@ impl CheckpointStore for DirectoryStore {
         observer: &'a mut (dyn FnMut(StorePoint) + Send),
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         async move { self.write_checkpoint(checkpoint, observer) }.boxed()
+    }
+
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            for unlisted in self.unlisted_files()? {
+                self.forget_committable(&unlisted.committable)?;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 
     fn states(&self) -> Arc<dyn StateStore> {

@@ -69,8 +69,7 @@ impl ReadError {
         let path = path.to_owned();
         match self {
             Self::Io(source) => StoreError::Io { path, source },
-            Self::State(cause @ StateError::Newer { .. }) => StoreError::Newer { path, cause },
-            Self::State(cause) => StoreError::Damaged { path, cause, older },
+            Self::State(cause) => StoreError::unreadable(path, cause, older),
         }
     }
 }

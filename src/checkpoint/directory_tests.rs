@@ -141,8 +141,9 @@ async fn sound(scratch: &Scratch, durable: u64) {
     }
     for unlisted in store.unlisted_files().unwrap() {
         assert_eq!(unlisted.committable.identity.epoch.0, i16::try_from(found + 1).unwrap());
-        store.forget_committable(&unlisted.committable).unwrap();
     }
+    store.recovered().await.unwrap();
+    assert_eq!(store.unlisted_files().unwrap(), []);
     for id in found + 1..found + 4 {
         write(&mut store, &checkpoint(id, &[], &[])).unwrap();
     }
@@ -294,20 +295,49 @@ fn a_committable_has_its_file_before_its_checkpoint_is_durable() {
 }
 
 #[test]
-fn a_directory_that_could_not_be_synced_is_told_and_its_checkpoint_is_not_written_twice() {
+fn a_checkpoint_whose_name_could_not_be_synced_is_not_acted_on_before_it_is() {
     let scratch = Scratch::new();
-    let disk = asking(|change, path: &Path| match change {
-        Change::SyncDir if path.join(checkpoint_name(2)).exists() => Err(io::Error::other("broken")),
+    let broken = Arc::new(AtomicUsize::new(0));
+    let on = Arc::clone(&broken);
+    let disk = asking(move |change, path: &Path| match change {
+        Change::SyncDir if on.load(Ordering::Relaxed) == 1 && path.join(checkpoint_name(2)).exists() => {
+            Err(io::Error::other("broken"))
+        }
         _ => Ok(()),
     });
-    let mut store = scratch.open_on(disk).unwrap();
+    let mut store = scratch.open_on(disk.clone()).unwrap();
     write(&mut store, &checkpoint(1, &[], &[])).unwrap();
+    broken.store(1, Ordering::Relaxed);
     let mut seen = Vec::new();
     let error = store.write_checkpoint(&checkpoint(2, &[], &[]), &mut |point| seen.push(point)).unwrap_err();
     assert!(matches!(error, StoreError::NotSynced { .. }), "{error}");
     assert_eq!(seen, [StorePoint::Half]);
+    let load = |store: &mut DirectoryStore| store.load().now_or_never().unwrap();
+    assert!(matches!(load(&mut store), Err(StoreError::NotSynced { .. })));
+    drop(store);
+    // Nor does the next owner act on it.
+    assert!(matches!(scratch.open_on(disk.clone()), Err(StoreError::NotSynced { .. })));
+    broken.store(0, Ordering::Relaxed);
+    let mut store = scratch.open_on(disk).unwrap();
+    assert_eq!(load(&mut store).unwrap().unwrap().id, 2);
     let again = write(&mut store, &checkpoint(2, &[], &[])).unwrap_err();
     assert!(matches!(again, StoreError::OutOfOrder { newest: 2, .. }), "{again}");
+}
+
+#[test]
+fn a_state_directory_that_is_new_is_durable_before_anything_in_it() {
+    let scratch = Scratch::new();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&log);
+    let disk = asking(move |change, path: &Path| {
+        seen.lock().unwrap().push((change, path.to_owned()));
+        Ok(())
+    });
+    let (above, dir) = (scratch.dir(), scratch.dir().join("below"));
+    drop(DirectoryStore::open_on(disk, dir.clone(), binding()).unwrap());
+    let outside = scratch.dir().parent().unwrap().to_owned();
+    let expected = [(Change::MakeDir, dir), (Change::SyncDir, outside), (Change::SyncDir, above)];
+    assert_eq!(log.lock().unwrap()[..3], expected);
 }
 
 #[test]

@@ -31,6 +31,12 @@ pub enum StoreError {
         /// How the new one calls itself.
         holder: Arc<str>,
     },
+    /// The state was given up by [`close`](super::CheckpointStore::close).
+    #[error("{}: this store is closed", path.display())]
+    Closed {
+        /// The state.
+        path: PathBuf,
+    },
     /// A checkpoint names a state that the store does not hold. Nothing was written.
     #[error("checkpoint {checkpoint} names the state `{name}`, which is not in the store")]
     UnknownState {
@@ -123,6 +129,15 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+    /// The checkpoint was written, and whether it is complete is not known: the store did not answer. Stop, and start
+    /// again; or [`load`](super::CheckpointStore::load), which tells, before anything else is written.
+    #[error("{}: whether the checkpoint is complete is not known: {why}", path.display())]
+    Uncertain {
+        /// The state.
+        path: PathBuf,
+        /// What happened.
+        why: String,
+    },
     /// Anything else.
     #[error("{}: {source}", path.display())]
     Io {
@@ -145,6 +160,14 @@ fn remedy(older: Option<&PathBuf>) -> String {
 }
 
 impl StoreError {
+    /// What cannot be read, because of a newer release or because of damage.
+    pub(super) fn unreadable(path: PathBuf, cause: StateError, older: Option<PathBuf>) -> Self {
+        match cause {
+            StateError::Newer { .. } => Self::Newer { path, cause },
+            cause => Self::Damaged { path, cause, older },
+        }
+    }
+
     pub(super) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {

@@ -93,7 +93,7 @@ impl Disk {
             let _ = self.remove(&temporary);
             StoreError::io(path)(error)
         })?;
-        self.sync_dir(path.parent().unwrap_or(Path::new(".")))
+        self.sync_dir(parent(path))
     }
 
     /// Removes a file. None being there is fine.
@@ -104,17 +104,27 @@ impl Disk {
         }
     }
 
+    /// Makes a directory and those above it, and makes their names durable.
     pub(super) fn make_dir(&self, dir: &Path) -> Result<(), StoreError> {
+        let new = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let missing: Vec<_> = dir.ancestors().take_while(new).collect();
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        self.pass(Change::MakeDir, dir).and_then(|()| builder.create(dir)).map_err(StoreError::io(dir))
+        self.pass(Change::MakeDir, dir).and_then(|()| builder.create(dir)).map_err(StoreError::io(dir))?;
+        missing.into_iter().rev().try_for_each(|made| match self.sync_dir(parent(made)) {
+            // What may be written into need not be readable, and then cannot be synced.
+            Err(StoreError::NotSynced { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(())
+            }
+            synced => synced,
+        })
     }
 
     /// Makes the names in a directory durable. Where directories cannot be opened for that, the file system orders
     /// renames itself.
-    fn sync_dir(&self, dir: &Path) -> Result<(), StoreError> {
+    pub(super) fn sync_dir(&self, dir: &Path) -> Result<(), StoreError> {
         let sync = || {
             self.pass(Change::SyncDir, dir)?;
             if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
@@ -127,6 +137,10 @@ impl std::fmt::Debug for Disk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Disk")
     }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// How files are opened for writing.

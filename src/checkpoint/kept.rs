@@ -131,10 +131,8 @@ impl Kept {
 
     /// A removable thing is gone. What may go after it is returned.
     pub(super) fn gone(&mut self, item: &Item) -> Vec<Item> {
-        let Item::Checkpoint(name) = item else {
-            self.garbage.remove(item);
-            return Vec::new();
-        };
+        self.garbage.remove(item);
+        let Item::Checkpoint(name) = item else { return Vec::new() };
         let Some(at) = self.dropped.iter().position(|entry| entry.name == *name) else { return Vec::new() };
         let entry = self.dropped.swap_remove(at);
         let states: Vec<_> =
@@ -161,5 +159,26 @@ impl Kept {
         }
         let states = checkpoint.stored_states().cloned().collect();
         self.checkpoints.push_back(Entry { id: checkpoint.id, name, states, committables });
+    }
+}
+
+/// Where the names of the kept checkpoints stand in a head.
+#[cfg(feature = "object-store")]
+impl Kept {
+    /// The names of the checkpoints that are kept, oldest first.
+    pub(super) fn names_kept(&self) -> Vec<Arc<str>> {
+        self.checkpoints.iter().map(|entry| Arc::clone(&entry.name)).collect()
+    }
+
+    /// Whether a kept checkpoint has this name.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.checkpoints.iter().any(|entry| *entry.name == *name)
+    }
+
+    /// The names of the checkpoints that are kept once `next` is complete, oldest first.
+    pub(super) fn names_with(&self, next: &Arc<str>) -> Vec<Arc<str>> {
+        let beyond = (self.checkpoints.len() + 1).saturating_sub(self.retained.get());
+        let stay = self.checkpoints.iter().skip(beyond).map(|entry| Arc::clone(&entry.name));
+        stay.chain([Arc::clone(next)]).collect()
     }
 }

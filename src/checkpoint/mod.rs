@@ -9,22 +9,32 @@ mod directory_states;
 mod error;
 mod files;
 mod handle;
+mod inspect;
 mod kept;
 mod memory;
 mod names;
+#[cfg(feature = "object-store")]
+mod object;
 mod owner;
 pub mod pipeline;
 pub mod runner;
 mod state;
 pub mod step;
 mod store;
+pub mod timeline;
 
+/// The crate whose stores [`ObjectCheckpointStore`] takes.
+#[cfg(feature = "object-store")]
+pub use ::object_store;
 pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore};
 pub use directory_read::{read_committable, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
+pub use inspect::{CheckpointFile, Fault, Verified, read_checkpoints, verify};
 pub use memory::MemoryStore;
+#[cfg(feature = "object-store")]
+pub use object::{ObjectCheckpointStore, ObjectStoreConfig};
 pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 

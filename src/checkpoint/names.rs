@@ -24,6 +24,19 @@ pub(super) fn checkpoint_id(name: &str) -> Option<u64> {
     (digits.len() == 20).then(|| digits.parse().ok())?
 }
 
+/// The name of one attempt to write a checkpoint, where several owners may try.
+#[cfg(feature = "object-store")]
+pub(super) fn attempt_name(id: u64, owner_epoch: u64, attempt: u64) -> String {
+    format!("{}-{owner_epoch}-{attempt}", checkpoint_name(id))
+}
+
+/// The epoch of the owner that made this attempt.
+#[cfg(feature = "object-store")]
+pub(super) fn attempt_owner(name: &str) -> Option<u64> {
+    let (before, _attempt) = name.strip_prefix(CHECKPOINT)?.rsplit_once('-')?;
+    before.rsplit_once('-')?.1.parse().ok()
+}
+
 /// The name of a committable: no two prepared transactions have the same producer id and epoch.
 pub(super) fn committable_name(committable: &Committable) -> String {
     let (id, identity) = (committable.transactional_id.as_str(), committable.identity);

@@ -27,7 +27,7 @@ pub trait CheckpointStore: Send {
     ///
     /// # Errors
     /// [`StoreError`]. The checkpoint before is then still the newest, except after
-    /// [`StoreError::NotSynced`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
+    /// [`StoreError::NotSynced`] and [`StoreError::Uncertain`], when either may be. [`StoreError::Fenced`]: another owner has taken over, and the
     /// job must stop.
     ///
     /// # Cancel safety
@@ -38,8 +38,32 @@ pub trait CheckpointStore: Send {
         observer: &'a mut (dyn FnMut(StorePoint) + Send),
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Recovery is done: what the newest checkpoint does not list is aborted. A store that keeps prepared transactions
+    /// one by one forgets those.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
+
     /// Where large state goes, usable from many subtasks while checkpoints are written.
     fn states(&self) -> Arc<dyn StateStore>;
+
+    /// Gives the state up, so that the next owner need not wait. Nothing can be written after it. Where the operating
+    /// system frees the state when the store is dropped, this does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the next owner has to wait then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be given up all the same.
+    fn close(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { Ok(()) }.boxed()
+    }
 }
 
 /// A place for the state of subtasks, beside the checkpoints that name it.

@@ -92,6 +92,17 @@ impl Context {
         ClientConfig::new(bootstrap).map_err(|e: ConfigError| Usage(e.to_string()).into())
     }
 
+    /// The settings for a cluster that an option of its own names, or else the common one.
+    ///
+    /// # Errors
+    /// [`Usage`] if none was named.
+    pub(super) fn client_config_of(&self, own: Option<&str>) -> anyhow::Result<ClientConfig> {
+        match own {
+            Some(bootstrap) => ClientConfig::new(bootstrap).map_err(|e| Usage(e.to_string()).into()),
+            None => self.client_config(),
+        }
+    }
+
     /// A client of the cluster that was named.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod broker;
 mod cat;
+mod checkpoints;
 mod completions;
 mod context;
 mod crash;
@@ -12,11 +13,15 @@ mod demo;
 mod duration;
 mod exit;
 mod format;
+mod job;
+mod latency;
+mod mirror;
 mod object;
 mod parent;
 mod pipe;
 mod policy;
 mod settings;
+mod timeline;
 mod txn;
 
 use std::process::ExitCode;
@@ -64,10 +69,16 @@ struct Globals {
 enum Command {
     /// Write lines into a topic, exactly once
     Pipe(pipe::Args),
+    /// Copy a topic into another one, exactly once
+    Mirror(mirror::Args),
     /// Read a topic
     Cat(cat::Args),
     /// Look at transactions, and end them by hand
     Txn(txn::Args),
+    /// Look at the checkpoints of a job
+    Checkpoints(checkpoints::Args),
+    /// Show where the time of a job's checkpoints went
+    Timeline(timeline::Args),
     /// Run a small Kafka in memory, to try things out
     Broker(broker::Args),
     /// Watch records go in exactly once in spite of kill -9; takes half a minute and needs no cluster
@@ -95,13 +106,19 @@ pub fn main() -> ExitCode {
 async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Pipe(args) => pipe::run(context, args).await,
+        Command::Mirror(args) => mirror::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
+        Command::Checkpoints(args) => checkpoints::run(context, args),
+        Command::Timeline(args) => timeline::run(context, &args),
         Command::Broker(args) => broker::run(context, args).await,
         Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),
     }
 }
+
+#[cfg(test)]
+mod documented_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,10 @@
 //! Options of `pipe` that say what its sink does where there is a choice.
 
 use crate::{
-    proto::{naming::Naming, recovery::Orphans},
+    proto::{
+        naming::Naming,
+        recovery::{OnLost, Orphans},
+    },
     sink::SinkConfig,
 };
 
@@ -17,6 +20,9 @@ pub(super) struct Policy {
         default_value = "pooled"
     )]
     naming: NamingArg,
+    /// At records of a complete checkpoint that are lost, or of which nothing proves it: fail, or skip and count them
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "fail|skip", default_value = "fail")]
+    on_lost: OnLostArg,
     /// At a state that is not the newest: refuse, or write-again what was committed since, which doubles it
     #[arg(
         long,
@@ -44,12 +50,24 @@ enum OrphansArg {
     WriteAgain,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OnLostArg {
+    /// Stop
+    Fail,
+    /// Log, count, and go on without them
+    Skip,
+}
+
 impl Policy {
     /// Puts them into the sink's settings.
     pub(super) fn apply(&self, sink: &mut SinkConfig) {
         sink.naming = match self.naming {
             NamingArg::Pooled => Naming::Pooled,
             NamingArg::Incrementing => Naming::Incrementing,
+        };
+        sink.on_lost = match self.on_lost {
+            OnLostArg::Fail => OnLost::Fail,
+            OnLostArg::Skip => OnLost::Skip,
         };
         sink.orphans = match self.orphans {
             OrphansArg::Refuse => Orphans::Refuse,

@@ -8,7 +8,7 @@ use crate::{client::ClientConfig, record::Compression, sink::SinkConfig};
 type Apply = fn(&mut ClientConfig, &mut SinkConfig, &str) -> Result<(), String>;
 
 /// What is supported.
-const KNOWN: [(&str, Apply); 15] = [
+const KNOWN: [(&str, Apply); 16] = [
     (SERVERS, |c, _, v| {
         c.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
         Ok(())
@@ -19,7 +19,8 @@ const KNOWN: [(&str, Apply); 15] = [
     }),
     ("request.timeout.ms", |c, _, v| wait(v).map(|d| c.request_timeout = d)),
     ("socket.connection.setup.timeout.ms", |c, _, v| wait(v).map(|d| c.setup_timeout = d)),
-    ("max.block.ms", |c, _, v| wait(v).map(|d| c.max_block = d)),
+    ("max.block.ms", |c, s, v| wait(v).map(|d| (c.max_block, s.max_block) = (d, d))),
+    ("commit.connections", |_, s, v| count(v).map(|n| s.commit_connections = n)),
     ("transaction.timeout.ms", |_, s, v| millis(v).map(|d| s.transaction_timeout = d)),
     ("delivery.timeout.ms", |_, s, v| wait(v).map(|d| s.delivery_timeout = d)),
     ("linger.ms", |_, s, v| millis(v).map(|d| s.linger = d)),
@@ -47,6 +48,9 @@ const UNSUPPORTED: [(&str, &str); 8] = [
     ("key.serializer", "lines are bytes"),
     ("value.serializer", "lines are bytes"),
 ];
+
+/// Takes a property that only one command has; `None` for any other.
+pub(super) type Own<'a> = dyn FnMut(&str, &str) -> Option<Result<(), Usage>> + 'a;
 
 /// Settings as they were given, the file's before the command line's.
 #[derive(Debug, Default)]
@@ -95,14 +99,20 @@ impl Settings {
         checkpoints(&named.value).ok()
     }
 
-    /// Applies all but the cluster, which is chosen before: `client` has it.
+    /// Applies all but the cluster, which is chosen before: `client` has it. `own` may take what only one command has.
     ///
     /// # Errors
     /// A name that is not supported, or a value that makes no sense, also one that is not used.
-    pub(super) fn apply(&self, client: &mut ClientConfig, sink: &mut SinkConfig) -> Result<(), Usage> {
+    pub(super) fn apply(
+        &self,
+        client: &mut ClientConfig,
+        sink: &mut SinkConfig,
+        own: &mut Own<'_>,
+    ) -> Result<(), Usage> {
         let chosen = client.bootstrap.clone();
         for Given { place, name, value } in &self.0 {
-            set(client, sink, name, value).map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
+            let taken = own(name, value).unwrap_or_else(|| set(client, sink, name, value));
+            taken.map_err(|Usage(e)| Usage(format!("{place}{e}")))?;
         }
         client.bootstrap = chosen;
         Ok(())
@@ -137,7 +147,7 @@ pub(super) fn set(
     Err(Usage(format!("{name} is no setting of this program; the nearest one is {nearest}")))
 }
 
-fn millis(value: &str) -> Result<Duration, String> {
+pub(super) fn millis(value: &str) -> Result<Duration, String> {
     value.parse().map(Duration::from_millis).map_err(|_| "it must be a number of milliseconds".into())
 }
 
@@ -147,13 +157,18 @@ fn wait(value: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be above 0".into()) } else { Ok(time) }
 }
 
-fn bytes(value: &str) -> Result<usize, String> {
+pub(super) fn bytes(value: &str) -> Result<usize, String> {
     let number = value.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "it must be a number of bytes above 0".into())
 }
 
 fn checkpoints(value: &str) -> Result<NonZeroUsize, String> {
     value.parse().map_err(|_| "it must be a number of checkpoints above 0".into())
+}
+
+fn count(value: &str) -> Result<u16, String> {
+    let number = value.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "it must be a number above 0".into())
 }
 
 fn compression(value: &str) -> Result<Compression, String> {
@@ -210,9 +225,11 @@ mod tests {
             set(&["bootstrap.servers=b:2", "linger.ms=1", "bootstrap.servers = c:3", "linger.ms=2"]).unwrap();
         assert_eq!(settings.bootstrap(), Some("c:3"));
         let (mut c, mut s) = configs();
-        settings.apply(&mut c, &mut s).unwrap();
+        settings.apply(&mut c, &mut s, &mut |_, _| None).unwrap();
         assert_eq!((&*c.bootstrap[0].0, s.linger.as_millis()), ("a", 2));
-        assert!(set(&["bootstrap.servers=nonsense"]).unwrap().apply(&mut c, &mut s).is_err());
+        assert!(
+            set(&["bootstrap.servers=nonsense"]).unwrap().apply(&mut c, &mut s, &mut |_, _| None).is_err()
+        );
         assert!(set(&["x"]).unwrap_err().0.contains("NAME=VALUE"));
     }
 
@@ -225,6 +242,7 @@ mod tests {
             "request.timeout.ms=1",
             "socket.connection.setup.timeout.ms=2",
             "max.block.ms=3",
+            "commit.connections=10",
             "transaction.timeout.ms=4",
             "delivery.timeout.ms=5",
             "linger.ms=6",
@@ -239,8 +257,9 @@ mod tests {
             one(&mut c, &mut s, setting).unwrap();
         }
         assert_eq!((&*c.bootstrap[0].0, &*c.client_id), ("b", "me"));
-        let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout];
-        assert_eq!(times.map(|t| t.as_millis()), [1, 2, 3, 4]);
+        let times = [c.request_timeout, c.setup_timeout, c.max_block, s.transaction_timeout, s.max_block];
+        assert_eq!(times.map(|t| t.as_millis()), [1, 2, 3, 4, 3]);
+        assert_eq!(s.commit_connections, 10);
         assert_eq!((s.delivery_timeout.as_millis(), s.linger.as_millis()), (5, 6));
         assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
         assert_eq!(s.compression, Compression::Lz4);

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::stream::{FuturesUnordered, StreamExt};
+
 use super::{
     Client, ClientError,
     router::{Purpose, Router},
@@ -60,7 +62,7 @@ pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -
 /// What the coordinator says of an id; a coordinator that can't be reached is "try again".
 pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Described {
     let Ok(Ok(node)) = router.coordinator(id).await else { return Described::Retry };
-    match described_by(router, node, id).await {
+    match described_by(router, (node, Purpose::Control), id).await {
         Some(Described::Relookup) => {
             router.forget_coordinator(id);
             Described::Relookup
@@ -71,9 +73,13 @@ pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Describe
 }
 
 /// What this broker says of an id; `None` without an answer.
-pub(crate) async fn described_by(router: &Router, node: NodeId, id: &TransactionalId) -> Option<Described> {
+pub(crate) async fn described_by(
+    router: &Router,
+    (node, purpose): (NodeId, Purpose),
+    id: &TransactionalId,
+) -> Option<Described> {
     let call = DescribeTransactions { transactional_id: id.clone() };
-    match router.ask(node, Purpose::Control, call).await {
+    match router.ask(node, purpose, call).await {
         Ok(described) => Some(facts::described(&described)),
         // A broker before 3.0 has no such request.
         Err(CallError::Exchange(_)) => Some(Described::Blind),
@@ -197,14 +203,22 @@ impl Client {
 
     /// The longest `transaction.timeout.ms` that the brokers allow; `None` if they do not tell.
     pub(crate) async fn transaction_timeout_limit(&self) -> Option<Duration> {
-        for node in self.router.nodes() {
+        let asked = self.router.nodes().into_iter().map(|node| async move {
             let call = BrokerSetting { node, name: "transaction.max.timeout.ms" };
             let value = self.router.ask(node, Purpose::Control, call).await.ok().flatten();
-            if let Some(ms) = value.and_then(|value| value.parse().ok()) {
-                return Some(Duration::from_millis(ms));
+            value.and_then(|value| value.parse().ok()).map(Duration::from_millis)
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let first = async {
+            while let Some(told) = asked.next().await {
+                if told.is_some() {
+                    return told;
+                }
             }
-        }
-        None
+            None
+        };
+        // The first transaction tells anyway; a broker that is away must not hold up a start.
+        tokio::time::timeout(Duration::from_secs(5), first).await.ok().flatten()
     }
 
     /// True when DESCRIBE on an id is missing, so that listings leave it out.

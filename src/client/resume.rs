@@ -32,6 +32,7 @@ pub struct ResumeBuilder {
     first: First,
     leaderless: Leaderless,
     patience: Option<Duration>,
+    purpose: Purpose,
 }
 
 /// How a resumed transaction ended, and the pair that its id can go on with.
@@ -51,6 +52,7 @@ impl ResumeBuilder {
             first: First::default(),
             leaderless: Leaderless::default(),
             patience: None,
+            purpose: Purpose::Control,
         }
     }
 
@@ -71,6 +73,13 @@ impl ResumeBuilder {
     #[must_use]
     pub fn timeout(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
+    }
+
+    /// The connection to the coordinator: one of this number, which only such ends share. Default: that of all short
+    /// requests. A broker serves one request of a connection at a time, so ends on one wait for each other.
+    #[must_use]
+    pub fn connection(self, number: u16) -> Self {
+        Self { purpose: Purpose::Commit(number), ..self }
     }
 
     /// Commits, without InitProducerId, and proves the outcome where the broker's answer is ambiguous.
@@ -107,7 +116,8 @@ impl ResumeBuilder {
         };
         let committable = Arc::new(self.committable);
         let machine = Resume::new(clock.now(), (*committable).clone(), options);
-        let driver = Driver { router: self.router, committable, node: None, next: None };
+        let (router, purpose) = (self.router, self.purpose);
+        let driver = Driver { router, committable, purpose, node: None, next: None };
         driver.run(machine, clock).await
     }
 }
@@ -149,6 +159,7 @@ async fn commit_now(shared: Arc<Shared>, committable: Committable) -> Result<Nex
 struct Driver {
     router: Arc<Router>,
     committable: Arc<Committable>,
+    purpose: Purpose,
     node: Option<NodeId>,
     next: Option<Identity>,
 }
@@ -195,6 +206,7 @@ impl Driver {
     fn act(&mut self, effect: ResumeEffect) -> Option<BoxFuture<'static, Learned>> {
         let (router, committable) = (Arc::clone(&self.router), Arc::clone(&self.committable));
         let node = self.node;
+        let place = node.map(|node| (node, self.purpose));
         Some(match effect {
             ResumeEffect::FindCoordinator => {
                 // It is looked up anew only if the last try did not get there.
@@ -204,10 +216,10 @@ impl Driver {
                 find(router, committable).boxed()
             }
             ResumeEffect::ReadFeatureLevel => level(router, node).boxed(),
-            ResumeEffect::Describe => describe(router, committable, node).boxed(),
+            ResumeEffect::Describe => describe(router, committable, place).boxed(),
             ResumeEffect::CheckLeaders => leaders(router, committable).boxed(),
             ResumeEffect::EndTxn { version, decision } => {
-                end_txn(router, committable, node, (version, decision)).boxed()
+                end_txn(router, committable, place, (version, decision)).boxed()
             }
             ResumeEffect::ReadEvidence { partition, end_txn_version } => {
                 async move { evidence::read(&router, &committable, partition, end_txn_version).await.into() }
@@ -271,9 +283,12 @@ async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
     }
 }
 
-async fn describe(router: Arc<Router>, committable: Arc<Committable>, node: Option<NodeId>) -> Learned {
-    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
-    match look::described_by(&router, node, &committable.transactional_id).await {
+/// A coordinator, and the connection to it.
+type Place = (NodeId, Purpose);
+
+async fn describe(router: Arc<Router>, committable: Arc<Committable>, place: Option<Place>) -> Learned {
+    let Some(place) = place else { return ResumeInput::NoAnswer.into() };
+    match look::described_by(&router, place, &committable.transactional_id).await {
         Some(described) => ResumeInput::Described(described).into(),
         None => ResumeInput::NoAnswer.into(),
     }
@@ -282,17 +297,17 @@ async fn describe(router: Arc<Router>, committable: Arc<Committable>, node: Opti
 async fn end_txn(
     router: Arc<Router>,
     committable: Arc<Committable>,
-    node: Option<NodeId>,
+    place: Option<Place>,
     (version, decision): (i16, Decision),
 ) -> Learned {
-    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
+    let Some((node, purpose)) = place else { return ResumeInput::NoAnswer.into() };
     let call = EndTxn {
         transactional_id: committable.transactional_id.clone(),
         identity: committable.identity,
         commit: decision == Decision::Commit,
         version,
     };
-    match router.ask(node, Purpose::Control, call).await {
+    match router.ask(node, purpose, call).await {
         Ok(ended) => Learned {
             next: ended.next,
             ..ResumeInput::EndTxn(verdict::end_txn_on_resume(version, ended.code)).into()

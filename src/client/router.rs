@@ -29,6 +29,9 @@ pub(crate) enum Purpose {
     Data,
     /// Everything short.
     Control,
+    /// Ends of prepared transactions, on a connection of this number: a coordinator that answers one late must hold up
+    /// neither the writers nor the others.
+    Commit(u16),
     /// Fetch.
     Fetch,
 }

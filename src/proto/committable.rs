@@ -108,23 +108,42 @@ impl Committable {
         fields.finish(committable)
     }
 
-    /// A committable that Flink's Kafka sink wrote (`KafkaCommittable`, serializer version 1): identity and
-    /// transactional id, nothing that could serve as evidence.
+    /// A committable that Flink's Kafka sink wrote (`KafkaCommittableSerializer`, version 1: what Java's
+    /// `DataOutputStream` makes of a short, a long and a UTF): epoch, producer id and transactional id, and nothing that
+    /// could serve as evidence.
     ///
     /// # Errors
-    /// [`StateError::Damaged`] when the bytes are not exactly such a committable.
+    /// [`StateError`] when the bytes are not exactly such a committable, without the version and length that Flink's
+    /// state puts before it: [`StateError::Torn`] when its end is missing, [`StateError::Damaged`] when bytes follow it,
+    /// [`StateError::Foreign`] for one of ours.
     pub fn from_flink_bytes(bytes: &[u8]) -> Result<Self, StateError> {
-        let mut fields = Reader::bare(bytes, "Flink committable");
+        const WHAT: &str = "Flink committable";
+        const HEAD_BYTES: usize = 2 + 8 + 2;
+        if bytes.starts_with(&SEAL.magic) {
+            return Err(StateError::Foreign { what: WHAT });
+        }
+        let torn = |need: usize| StateError::Torn { what: WHAT, have: bytes.len() as u64, need: need as u64 };
+        if bytes.len() < HEAD_BYTES {
+            return Err(torn(HEAD_BYTES));
+        }
+        let mut fields = Reader::bare(bytes, WHAT);
         let epoch = fields.i16()?;
         let producer_id = fields.i64()?;
         if epoch < 0 || producer_id < 0 {
             return fields.damaged("its producer id or epoch is negative");
         }
         let length = usize::from(fields.u16()?);
-        let id = fields.take(length)?;
-        let Some(id) = modified_utf8(id) else {
+        match bytes.len().checked_sub(HEAD_BYTES + length) {
+            None => return Err(torn(HEAD_BYTES + length)),
+            Some(0) => {}
+            Some(_) => return fields.damaged("bytes follow its transactional id"),
+        }
+        let Some(id) = modified_utf8(fields.take(length)?) else {
             return fields.damaged("its transactional id is not modified UTF-8");
         };
+        if id.is_empty() {
+            return fields.damaged("its transactional id is empty");
+        }
         fields.finish(Self {
             transactional_id: TransactionalId::new(id),
             identity: Identity::new(producer_id, epoch),
@@ -294,6 +313,33 @@ mod tests {
         assert_eq!(committable.transactional_id.as_str(), "orders-0-7");
         assert_eq!(committable.identity, Identity::new(1_234_567, 5));
         assert_eq!((committable.end_txn_version, committable.commit_epoch()), (None, None));
+    }
+
+    #[test]
+    fn flinks_bytes_are_refused_torn_long_or_strange() {
+        let bytes = |id: &[u8]| {
+            let length = u16::try_from(id.len()).unwrap().to_be_bytes();
+            [&[0, 5, 0, 0, 0, 0, 0, 0x12, 0xd6, 0x87][..], &length, id].concat()
+        };
+        let good = bytes(b"orders-0-7");
+        for end in 0..good.len() {
+            let error = Committable::from_flink_bytes(&good[..end]).unwrap_err();
+            let need = if end < 12 { 12 } else { 22 };
+            assert_eq!(error, StateError::Torn { what: "Flink committable", have: end as u64, need });
+        }
+        let refused = |bytes: &[u8]| Committable::from_flink_bytes(bytes).unwrap_err().to_string();
+        assert!(refused(&[&good[..], &[0]].concat()).contains("bytes follow its transactional id"));
+        assert!(refused(&bytes(b"")).contains("empty"));
+        assert!(refused(&bytes(&[0xff])).contains("modified UTF-8"));
+        let mut negative = good.clone();
+        negative[0] = 0x80;
+        assert!(refused(&negative).contains("negative"));
+        // With Flink's version and length before it, as its state has it.
+        assert!(Committable::from_flink_bytes(&[&[0, 0, 0, 1, 0, 0, 0, 22][..], &good].concat()).is_err());
+        assert!(matches!(
+            Committable::from_flink_bytes(&example().to_bytes()),
+            Err(StateError::Foreign { .. })
+        ));
     }
 
     #[test]

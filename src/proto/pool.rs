@@ -11,6 +11,8 @@
 //! before it is settled the next end of the same producer id would decide the records of this one (KAFKA-20734).
 
 mod history;
+mod pressure;
+mod slot;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,68 +25,12 @@ use super::{
 use crate::ids::TransactionalId;
 
 pub use history::{History, LastUse};
+pub use pressure::{Blocked, PoolExhausted, Pressure};
+pub use slot::{Listed, Reuse, Slot, SlotState, Visible};
 pub use state::WriterState;
 
 /// How many transactions of a writer may be open, prepared or undecided at once, by default.
 pub const DEFAULT_SLOTS: usize = 4;
-
-/// A slot's number.
-pub type Slot = u64;
-
-/// Where a slot stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotState {
-    /// Its transaction is being written.
-    Active,
-    /// Its transaction is a committable of this checkpoint.
-    Prepared(u64),
-    /// Its transaction is decided.
-    Decided {
-        /// Whether a durable checkpoint no longer lists the committable.
-        listed: Listed,
-        /// Whether the decision is on every partition.
-        visible: Visible,
-    },
-    /// Its transaction hangs; neither the id nor its producer id is used again.
-    Retired(Box<CommittedButHanging>),
-    /// Whether something of its producer id is open is not known: it is not used in this run.
-    Avoided,
-}
-
-/// Whether a restart could still find the committable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
-    /// The newest durable checkpoint may list it.
-    Maybe,
-    /// It does not.
-    No,
-}
-
-/// Whether the decision has reached every partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visible {
-    /// Not known.
-    NotKnown,
-    /// It has.
-    Everywhere,
-}
-
-/// Why there is no slot.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "all {capacity} transactional ids of the writer are in use: {active} written, {prepared} waiting for their \
-     commit, {decided} committed and waiting to be settled"
-)]
-pub struct PoolExhausted {
-    /// How many may be in use.
-    pub capacity: usize,
-    /// Being written.
-    pub active: usize,
-    /// Prepared and not decided.
-    pub prepared: usize,
-    /// Decided, and not settled.
-    pub decided: usize,
-}
 
 /// A step that the slot's state does not allow; nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -92,16 +38,6 @@ pub struct PoolExhausted {
 pub struct Misuse {
     /// The slot.
     pub slot: Slot,
-}
-
-/// When an id whose transaction is decided is used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reuse {
-    /// When no durable checkpoint lists it, and the decision is on every partition.
-    #[default]
-    WhenSettled,
-    /// At once. **It loses records and doubles others**: for tests that show what the rule is good for.
-    AtOnce,
 }
 
 /// The ids of one writer.

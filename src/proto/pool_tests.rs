@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ids::{Identity, ProducerEpoch, TopicId, TopicPartition},
+    ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition},
     proto::{
         naming::NamingError,
         resume::Decision,
@@ -105,6 +107,21 @@ fn an_exhausted_pool_tells_what_it_waits_for() {
     assert_eq!(pool.clone().take(5), Ok(4));
     pool.durable(&(1..4).map(|slot| pool.id(slot)).collect());
     assert_eq!(pool.take(5), Ok(0));
+}
+
+#[test]
+fn a_pool_without_a_free_id_holds_a_writer_up_for_so_long_and_no_longer() {
+    let second = Duration::from_secs(1);
+    let exhausted = PoolExhausted { capacity: 4, active: 0, prepared: 3, decided: 1 };
+    let mut pressure = Pressure::new(second * 3);
+    let at = |seconds: u32| Moment::default().after(second * seconds);
+    assert_eq!(pressure.exhausted(at(10), exhausted.clone()), Ok(exhausted.clone()));
+    assert_eq!(pressure.exhausted(at(12), exhausted.clone()), Ok(exhausted.clone()));
+    pressure.relieved();
+    assert_eq!(pressure.exhausted(at(13), exhausted.clone()), Ok(exhausted.clone()));
+    let blocked = pressure.exhausted(at(16), exhausted.clone()).unwrap_err();
+    assert_eq!((blocked.waited, &blocked.exhausted), (second * 3, &exhausted));
+    assert!(blocked.to_string().contains("max.block.ms = 3000"), "{blocked}");
 }
 
 #[test]

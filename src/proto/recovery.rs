@@ -18,6 +18,7 @@
 
 mod facts;
 mod fencing;
+mod orphans;
 mod probe;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +28,7 @@ use self::probe::Probe;
 use super::{
     committable::Committable,
     naming::IdPrefix,
-    pool::{History, LastUse, WriterState},
+    pool::WriterState,
     repair::decision_in_view,
     resume::{CoordinatorState, Decision, Described, TransactionView},
     settle::{CommittedButHanging, DecidedBy, HangingPartition},
@@ -35,8 +36,8 @@ use super::{
 use crate::ids::{Identity, Moment, ProducerId, TransactionalId};
 
 pub use facts::{
-    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OpenProducer, Orphan,
-    OrphanProof, Orphans, Recovered, RecoveryEffect, RecoveryError, RecoveryInput, Restored,
+    Blindness, CommitAnswer, CommitStatus, FenceAnswer, ListedTransaction, Misuse, OnLost, OpenProducer,
+    Orphan, OrphanProof, Orphans, Recovered, RecoveryEffect, RecoveryError, RecoveryInput, Restored,
 };
 
 type Leftover = (TransactionalId, TransactionView);
@@ -270,49 +271,6 @@ impl Recovery {
         }
         self.effects.push_back(RecoveryEffect::Describe(ids.clone()));
         self.state = State::Describing(ids);
-    }
-
-    /// True when an id's last commit must be compared with what the checkpoint knows.
-    fn needs_explanation(&self, id: &TransactionalId, state: Option<CoordinatorState>) -> bool {
-        state == Some(CoordinatorState::CompleteCommit) && self.history(id).is_some_and(|h| !h.is_past(id))
-    }
-
-    fn history(&self, id: &TransactionalId) -> Option<&History> {
-        self.restored.writers.iter().find(|writer| writer.owns(id))?.history.as_ref()
-    }
-
-    fn perhaps_orphan(&mut self, id: &TransactionalId, view: &TransactionView) {
-        let Some(proof) = self.orphan_proof(id, view) else { return };
-        let start_ms = (view.start_ms >= 0).then_some(view.start_ms);
-        let orphan = Orphan { transactional_id: id.clone(), proof, identity: view.identity, start_ms };
-        self.recovered.orphans.push(orphan);
-    }
-
-    fn orphan_proof(&self, id: &TransactionalId, view: &TransactionView) -> Option<OrphanProof> {
-        let history = self.history(id)?;
-        let committables = self.restored.committables.iter().map(|(committable, _)| committable);
-        let listed: Vec<LastUse> =
-            committables.filter(|c| c.transactional_id == *id).map(LastUse::of).collect();
-        if listed.iter().any(|last| last.is(view)) {
-            return None;
-        }
-        match view.state {
-            // An ordinary leftover is not committed: a commit is sent only when a complete checkpoint lists it, and a
-            // checkpoint that no longer lists it remembers it.
-            CoordinatorState::PrepareCommit | CoordinatorState::CompleteCommit => {
-                (!history.explains(id, view)).then_some(OrphanProof::Committed)
-            }
-            CoordinatorState::Ongoing => {
-                let later = |last: &LastUse| last.start_ms.is_some_and(|start| start < view.start_ms);
-                listed.iter().any(later).then_some(OrphanProof::UsedAgain)
-            }
-            CoordinatorState::Empty
-            | CoordinatorState::PrepareAbort
-            | CoordinatorState::CompleteAbort
-            | CoordinatorState::PrepareEpochFence
-            | CoordinatorState::Dead
-            | CoordinatorState::Unknown => None,
-        }
     }
 
     fn open_of(&self, producer_id: Option<ProducerId>) -> impl Iterator<Item = &OpenProducer> {

@@ -3,6 +3,7 @@ use crate::{
     ids::{ProducerEpoch, TopicId, TopicPartition},
     proto::{
         naming::{Naming, Ownership},
+        pool::{History, LastUse},
         settle::{OpenTransaction, SettleError, Settled},
     },
 };

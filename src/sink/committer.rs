@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::config::SinkConfig;
+use super::{config::SinkConfig, lanes::Lanes};
 use crate::{
     client::{Client, Resumed},
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{CommitError, Decision, First},
         settle::{SettleError, SettleTarget, Settled},
     },
@@ -23,13 +24,43 @@ impl Committed {
             Err(error) => error.to_string(),
         }
     }
+
+    /// What it means under a policy.
+    #[must_use]
+    pub fn answer(&self, on_lost: OnLost) -> CommitAnswer {
+        CommitAnswer::of(self.result.as_ref().ok().map(|resumed| &resumed.outcome), on_lost)
+    }
+
+    /// Logs that the job goes on without these records, with everything that an operator needs to find them.
+    pub fn log_given_up(&self) {
+        let c = &self.committable;
+        let partitions = c.partitions.iter().map(|p| {
+            format!(
+                "{}-{} ({}) offset {} ({} records)",
+                p.topic, p.partition, p.topic_id, p.offset, p.records
+            )
+        });
+        tracing::error!(
+            transactional_id = %c.transactional_id,
+            identity = %c.identity,
+            start_ms = c.start_ms,
+            deadline_ms = c.deadline_ms,
+            cluster_id = c.cluster_id.as_deref(),
+            partitions = partitions.collect::<Vec<_>>().join(", "),
+            "given up, and the job goes on without its {} records: {}",
+            c.records(),
+            self.story()
+        );
+    }
 }
 
-/// Commits the committables of completed checkpoints. Clones share the client's connections.
+/// Commits the committables of completed checkpoints, over connections of their own: a coordinator that answers late
+/// never holds up a writer. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Committer {
     client: Client,
     config: Arc<SinkConfig>,
+    lanes: Lanes,
 }
 
 /// What became of one committable.
@@ -45,7 +76,8 @@ impl Committer {
     /// A committer.
     #[must_use]
     pub fn new(client: Client, config: Arc<SinkConfig>) -> Self {
-        Self { client, config }
+        let lanes = Lanes::new(config.commit_connections);
+        Self { client, config, lanes }
     }
 
     /// Commits each, side by side, without InitProducerId, and proves the outcome where the broker's answer is
@@ -64,7 +96,9 @@ impl Committer {
     /// # Cancel safety
     /// As for [`commit`](Self::commit).
     pub async fn commit_one(&self, committable: Committable, first: First) -> Committed {
-        let resume = self.client.resume(committable.clone()).first(first).leaderless(self.config.leaderless);
+        let lane = self.lanes.take();
+        let resume = self.client.resume(committable.clone()).connection(lane.number());
+        let resume = resume.first(first).leaderless(self.config.leaderless);
         let resume = match self.config.commit_timeout {
             Some(timeout) => resume.timeout(timeout),
             None => resume,

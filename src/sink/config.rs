@@ -6,7 +6,7 @@ use crate::{
     proto::{
         naming::{IdPrefix, Naming, NamingError},
         pool::{DEFAULT_SLOTS, Reuse},
-        recovery::Orphans,
+        recovery::{OnLost, Orphans},
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
@@ -43,10 +43,19 @@ pub struct SinkConfig {
     pub compression: Compression,
     /// What a commit does while a partition has no leader. Default: wait for one.
     pub leaderless: Leaderless,
+    /// `commit.connections`, a name of this project: how many connections to each coordinator commits are spread over. A
+    /// broker serves one request of a connection at a time. They are opened as they are needed. Default 4.
+    pub commit_connections: u16,
+    /// `max.block.ms`: how long writing may be held up because every transactional id is in use. Default 5 min, an outage
+    /// that is tolerated.
+    pub max_block: Duration,
     /// How long a commit is tried before it is pending. Default: until the transaction's deadline and a minute.
     pub commit_timeout: Option<Duration>,
     /// How long markers may be on their way before a decision is looked at as hanging. Default 30 s.
     pub settle_timeout: Duration,
+    /// What is done about a transaction of a complete checkpoint that is lost, or of which nothing proves whether it is.
+    /// Default: fail.
+    pub on_lost: OnLost,
     /// What a recovery does where the restored checkpoint is not the newest one. Default: refuse.
     pub orphans: Orphans,
     /// When a transactional id is used again; anything but the default is for tests that show what the rule is for.
@@ -120,8 +129,11 @@ impl SinkConfig {
             buffer_bytes: 32 << 20,
             compression: Compression::None,
             leaderless: Leaderless::Wait,
+            commit_connections: 4,
+            max_block: Duration::from_secs(300),
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,
+            on_lost: OnLost::Fail,
             orphans: Orphans::Refuse,
             reuse: Reuse::WhenSettled,
         })
@@ -156,6 +168,12 @@ impl SinkConfig {
                 return range(name, bytes.to_string(), "nothing fits into it");
             }
         }
+        if self.commit_connections == 0 {
+            return range("commit.connections", "0".to_owned(), "a commit needs a connection");
+        }
+        if self.max_block.is_zero() {
+            return range("max.block.ms", "0".to_owned(), "a commit that is under way needs time");
+        }
         if self.delivery_timeout.is_zero() {
             return range("delivery.timeout.ms", "0".to_owned(), "nothing arrives within no time");
         }
@@ -182,6 +200,12 @@ mod tests {
         assert!(refused(SinkConfig { buffer_bytes: 0, ..good.clone() }).starts_with("buffer.memory"));
         let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
         assert!(refused(never).starts_with("delivery.timeout.ms"));
+        assert!(
+            refused(SinkConfig { commit_connections: 0, ..good.clone() }).starts_with("commit.connections")
+        );
+        assert!(
+            refused(SinkConfig { max_block: Duration::ZERO, ..good.clone() }).starts_with("max.block.ms")
+        );
         assert!(matches!(SinkConfig::new(""), Err(SinkConfigError::Prefix(NamingError::Empty))));
         let ages = SinkConfig { tolerated_outage: Duration::MAX, ..good };
         assert!(matches!(ages.validate(), Err(SinkConfigError::TimeoutTooShort { .. })));

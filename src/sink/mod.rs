@@ -11,6 +11,7 @@
 
 mod committer;
 mod config;
+mod lanes;
 mod recovery;
 mod writer;
 

@@ -16,7 +16,7 @@ use crate::{
     proto::{
         committable::Committable,
         naming::NamingError,
-        pool::{LastUse, Pool, SlotState, WriterState},
+        pool::{LastUse, Pool, Reuse, SlotState, WriterState},
         recovery::{Blindness, CommitStatus, Orphan, Orphans, Recovered, Recovery, RecoveryError, Restored},
         settle::CommittedButHanging,
     },
@@ -69,6 +69,10 @@ pub enum RecoveryPhase {
 pub struct RecoveryReport {
     /// Transactions of the restored checkpoint that are committed now.
     pub resumed: Vec<(Committable, Resumed)>,
+    /// Transactions of it that are lost, or undecidable, and were passed over ([`OnLost::Skip`]).
+    ///
+    /// [`OnLost::Skip`]: crate::proto::recovery::OnLost::Skip
+    pub lost: Vec<Committed>,
     /// Leftovers that were aborted.
     pub aborted: Vec<TransactionalId>,
     /// Leftovers whose end is decided, and whose markers wait for a leader of their partition. Their ids are not used.
@@ -138,6 +142,8 @@ impl Sink {
     /// and abort them, see that the aborts reached every partition; only then are there writers, one per subtask, in
     /// their order. There may have been another number of subtasks before.
     ///
+    /// What becomes of a committable concerns the writer that owns its id; to tell it to all of them is harmless.
+    ///
     /// # Errors
     /// [`RecoverError`]; calling it again is right.
     ///
@@ -183,6 +189,14 @@ impl Sink {
         WriterState::deal(&state.writers, subtasks, self.config.naming, &self.config.prefix)
     }
 
+    /// A first start contradicts no checkpoint, and where ids are used again at once nothing can be concluded from it.
+    fn orphans(&self, state: &SinkState) -> Orphans {
+        match (state.writers.is_empty(), self.config.reuse) {
+            (false, Reuse::WhenSettled) => self.config.orphans,
+            (true, _) | (_, Reuse::AtOnce) => Orphans::WriteAgain,
+        }
+    }
+
     /// What a broker would refuse with the first record is refused before anything is written.
     async fn check_timeout(&self) -> Result<(), SinkConfigError> {
         let timeout = self.config.transaction_timeout;
@@ -205,18 +219,23 @@ impl Sink {
             committables: state.committables.clone(),
             writers: writers.clone(),
             checkpoint: state.checkpoint,
-            // A first start contradicts no checkpoint.
-            orphans: if state.writers.is_empty() { Orphans::WriteAgain } else { self.config.orphans },
+            orphans: self.orphans(&state),
             level,
         };
-        let driver =
-            Driver { sink: self, writers: &writers, observer, resumed: Vec::new(), failed: Vec::new() };
+        let driver = Driver {
+            sink: self,
+            writers: &writers,
+            observer,
+            resumed: Vec::new(),
+            lost: Vec::new(),
+            failed: Vec::new(),
+        };
         let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
-        let resumed = driver.resumed;
+        let (resumed, lost) = (driver.resumed, driver.lost);
         let writer = |(index, writer): (usize, &WriterState)| {
             let own = recovered.of_writer(&writers, index);
             let pool = Pool::restore(writer, self.config.slots).with_reuse(self.config.reuse);
-            let pool = pool_after(pool, &state, &own, &resumed);
+            let pool = pool_after(pool, &state, &own, (&resumed, &lost));
             let (client, config) = (self.client.clone(), Arc::clone(&self.config));
             let mut writer = SinkWriter::new(client, config, pool, state.checkpoint);
             resumed.iter().for_each(|(committable, resumed)| writer.decided(committable, resumed));
@@ -234,7 +253,7 @@ impl Sink {
         for orphan in &orphans {
             tracing::warn!(%orphan, "a transaction under this prefix is of a later checkpoint than the restored one");
         }
-        Ok((all, RecoveryReport { resumed, aborted, pending, hanging: retired, blind, orphans }))
+        Ok((all, RecoveryReport { resumed, lost, aborted, pending, hanging: retired, blind, orphans }))
     }
 }
 
@@ -243,7 +262,7 @@ fn pool_after(
     mut pool: Pool,
     state: &SinkState,
     recovered: &Recovered,
-    resumed: &[(Committable, Resumed)],
+    (resumed, lost): (&[(Committable, Resumed)], &[Committed]),
 ) -> Pool {
     pool.recovered(recovered);
     for (committable, _) in &state.committables {
@@ -255,6 +274,10 @@ fn pool_after(
     for (committable, status) in &state.committables {
         let Some(slot) = pool.slot(&committable.transactional_id) else { continue };
         if retired.contains(&committable.transactional_id) {
+            continue;
+        }
+        if lost.iter().any(|lost| lost.committable == *committable) {
+            pool.adopt(slot, SlotState::Avoided);
             continue;
         }
         pool.adopt(slot, SlotState::Prepared(state.checkpoint));

@@ -1,23 +1,22 @@
 //! Writes records into transactions, one after the other, and prepares each at a checkpoint.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+mod error;
+mod producers;
 
+use std::{collections::BTreeSet, sync::Arc};
+
+pub use self::error::{PrepareCommitError, PrepareFailure, WriteError};
+use self::producers::Producers;
 use super::config::SinkConfig;
 use crate::{
-    client::{
-        Client, PrepareError, Prepared, Resumed, SendError, Topic, Transaction, TransactionalProducer,
-        TrySendError,
-    },
-    ids::{Identity, TransactionalId},
+    client::{Client, Prepared, Resumed, SendError, Topic, Transaction, TrySendError},
+    ids::TransactionalId,
+    net::Clock,
     proto::{
         cause::Cause,
         committable::Committable,
-        deadline::{DeadlineWarning, Deadlines, TooOld},
-        pool::{LastUse, Pool, PoolExhausted, Slot, SlotState, WriterState},
-        resume::Outcome,
+        deadline::{DeadlineWarning, Deadlines},
+        pool::{LastUse, Pool, PoolExhausted, Pressure, Slot, SlotState, WriterState},
         settle::CommittedButHanging,
     },
     record::RecordRef,
@@ -28,16 +27,13 @@ use crate::{
 /// Dropping it aborts the open transaction in the background, and leaves prepared ones alone.
 #[derive(Debug)]
 pub struct SinkWriter {
-    client: Client,
-    config: Arc<SinkConfig>,
+    clock: Clock,
     pool: Pool,
+    producers: Producers,
     checkpoint: u64,
     current: Option<Current>,
-    /// Producers of ids that were used and may be used again.
-    idle: HashMap<Slot, TransactionalProducer>,
-    /// Pairs that ids can go on with whose slot is not free yet.
-    pairs: HashMap<Slot, Pair>,
     deadlines: Deadlines,
+    pressure: Pressure,
 }
 
 #[derive(Debug)]
@@ -47,67 +43,14 @@ struct Current {
     records: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Pair {
-    Returned(Identity),
-    Used(Identity),
-}
-
-/// A record was not written.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// Every transactional id is in use: older checkpoints are not committed yet. Try again after a commit.
-    #[error(transparent)]
-    Exhausted(#[from] PoolExhausted),
-    /// The memory for records that are not acknowledged is full (`buffer.memory`); only [`SinkWriter::try_write`]
-    /// says so, `write` waits.
-    #[error("the buffer is full")]
-    Full,
-    /// The record or the transaction is at fault.
-    #[error(transparent)]
-    Send(#[from] SendError),
-}
-
-impl WriteError {
-    /// True when waiting for a commit helps.
-    #[must_use]
-    pub fn is_exhausted(&self) -> bool {
-        matches!(self, Self::Exhausted(_))
-    }
-}
-
-/// A checkpoint was not prepared. The transaction is aborted in the background, and its records must be written
-/// again.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("checkpoint {checkpoint}: {source}")]
-pub struct PrepareCommitError {
-    /// The checkpoint.
-    pub checkpoint: u64,
-    /// Why.
-    #[source]
-    pub source: PrepareFailure,
-}
-
-/// Why a checkpoint was not prepared.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrepareFailure {
-    /// A record was not stored.
-    #[error(transparent)]
-    Failed(#[from] PrepareError),
-    /// The broker aborts the transaction before anybody could commit it. Restarting the job helps, if its checkpoints
-    /// come sooner then.
-    #[error(transparent)]
-    TooOld(#[from] TooOld),
-}
-
 impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
         let deadlines = Deadlines::new(config.transaction_timeout);
-        let (idle, pairs) = (HashMap::new(), HashMap::new());
-        Self { client, config, pool, checkpoint, current: None, idle, pairs, deadlines }
+        let pressure = Pressure::new(config.max_block);
+        let clock = client.clock();
+        let producers = Producers::new(client, config);
+        Self { clock, pool, producers, checkpoint, current: None, deadlines, pressure }
     }
 
     /// Takes a record, or says at once why not: for callers that must not wait.
@@ -168,6 +111,29 @@ impl SinkWriter {
         }
     }
 
+    /// Whether the next record would find a transactional id. Where it would not, [`WriteError::Exhausted`] says to wait
+    /// for a commit and to ask again; `write` and `try_write` say the same.
+    ///
+    /// # Errors
+    /// [`WriteError::Exhausted`]; [`WriteError::Blocked`] once that has lasted for `max.block.ms`.
+    pub fn ready(&mut self) -> Result<(), WriteError> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let free = self.pool.clone().take(self.checkpoint + 1).map(|_| ());
+        self.pressed(free)
+    }
+
+    fn pressed<T>(&mut self, taken: Result<T, PoolExhausted>) -> Result<T, WriteError> {
+        match taken {
+            Ok(slot) => {
+                self.pressure.relieved();
+                Ok(slot)
+            }
+            Err(exhausted) => Err(self.pressure.exhausted(self.clock.now(), exhausted)?.into()),
+        }
+    }
+
     /// True when the next record would find no free transactional id.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
@@ -196,7 +162,7 @@ impl SinkWriter {
         self.log_deadlines();
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(None) };
         let id = self.pool.id(slot);
-        if let Err(source) = self.deadlines.may_prepare(self.client.clock().now(), &id) {
+        if let Err(source) = self.deadlines.may_prepare(self.clock.now(), &id) {
             // Dropping the transaction aborts it.
             self.give_up(slot);
             return Err(PrepareCommitError { checkpoint, source: source.into() });
@@ -205,7 +171,7 @@ impl SinkWriter {
             Ok(Prepared::Empty(producer)) => {
                 self.deadlines.ended(&id);
                 // An id that was never used is free at once, with its identity.
-                self.idle.insert(slot, producer);
+                self.producers.unused(slot, producer);
                 _ = self.pool.unused(slot);
                 Ok(None)
             }
@@ -232,17 +198,9 @@ impl SinkWriter {
         let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
         self.deadlines.ended(&committable.transactional_id);
         _ = self.pool.decided(slot);
-        if !self.pool.gives_out_again() {
-            return;
+        if self.pool.gives_out_again() {
+            self.producers.decided(slot, committable, resumed);
         }
-        let older = committable.end_txn_version.is_some_and(|version| version < 5);
-        let pair = match (&resumed.outcome, resumed.next) {
-            (_, Some(next)) => Some(Pair::Returned(next)),
-            (Outcome::Committed, None) if older => Some(Pair::Used(committable.identity)),
-            // Where evidence had to tell, the id may have moved on: it is taken over anew.
-            (_, None) => None,
-        };
-        self.pairs.extend(pair.map(|pair| (slot, pair)));
     }
 
     /// The decision for this id is on every partition.
@@ -270,7 +228,7 @@ impl SinkWriter {
     /// A checkpoint is durable that lists exactly these transactional ids.
     pub fn durable(&mut self, listed: &BTreeSet<TransactionalId>) {
         self.pool.durable(listed);
-        self.idle.retain(|slot, _| self.pool.state(*slot).is_none());
+        self.producers.retain_free(|slot| self.pool.state(slot).is_none());
     }
 
     /// The state of every slot in use, for metrics.
@@ -297,11 +255,11 @@ impl SinkWriter {
     /// The open and prepared transactions that have used half of `transaction.timeout.ms` or more, now.
     #[must_use]
     pub fn warnings(&self) -> Vec<DeadlineWarning> {
-        self.deadlines.warnings(self.client.clock().now())
+        self.deadlines.warnings(self.clock.now())
     }
 
     fn log_deadlines(&mut self) {
-        for warning in self.deadlines.due(self.client.clock().now()) {
+        for warning in self.deadlines.due(self.clock.now()) {
             tracing::warn!(transactional_id = %warning.transactional_id, "{warning}");
         }
     }
@@ -312,33 +270,11 @@ impl SinkWriter {
     }
 
     fn open(&mut self) -> Result<&mut Current, WriteError> {
-        let slot = self.pool.take(self.checkpoint + 1)?;
-        self.deadlines.begun(self.client.clock().now(), self.pool.id(slot));
-        let producer = self.producer(slot);
+        let taken = self.pool.take(self.checkpoint + 1);
+        let slot = self.pressed(taken)?;
+        self.deadlines.begun(self.clock.now(), self.pool.id(slot));
+        let producer = self.producers.take(slot, self.pool.id(slot));
         let current = Current { slot, transaction: producer.begin(), records: 0 };
         Ok(self.current.insert(current))
-    }
-
-    fn producer(&mut self, slot: Slot) -> TransactionalProducer {
-        if let Some(producer) = self.idle.remove(&slot) {
-            return producer;
-        }
-        let config = &self.config;
-        let builder = self
-            .client
-            .transactional_producer(self.pool.id(slot))
-            .transaction_timeout(config.transaction_timeout)
-            .delivery_timeout(config.delivery_timeout)
-            .linger(config.linger)
-            .batch_size(config.batch_bytes)
-            .max_request_size(config.request_bytes)
-            .buffer_memory(config.buffer_bytes)
-            .compression(config.compression);
-        match self.pairs.remove(&slot) {
-            Some(Pair::Returned(identity)) => builder.returned(identity),
-            Some(Pair::Used(identity)) => builder.used(identity),
-            // Recovery has seen that nothing is open under it.
-            None => builder.vacant(),
-        }
     }
 }

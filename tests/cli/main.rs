@@ -2,8 +2,12 @@
 #![cfg(feature = "cli")]
 
 mod cat;
+mod checkpoints;
+mod cure;
+mod mirror;
 mod pipe;
 mod program;
 #[path = "../raw/mod.rs"]
 mod raw;
+mod timeline;
 mod txn;

@@ -47,6 +47,27 @@ async fn a_topic_deleted_between_prepare_and_commit_is_a_loss() -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_created_again_after_its_job_was_done_is_refused() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    stage.broker.create_topic("t", 1)?;
+    let (input, state) = (stage.path("input"), stage.path("state"));
+    std::fs::write(&input, "a\nb\n")?;
+    let pipe = format!("pipe --topic t --input {} --state {}", input.display(), state.display());
+    assert_eq!(stage.run(&pipe).await?.code, Some(0));
+    assert!(stage.broker.delete_topic("t"));
+    stage.broker.create_topic("t", 1)?;
+    std::fs::write(&input, "a\nb\nc\n")?;
+    let ran = stage.run(&pipe).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("the topic `t` was deleted and created again"), "{ran:?}");
+    assert_eq!(stage.run("cat --topic t --until-end").await?.out, "");
+    let ran = stage.run(&format!("{pipe}-2")).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(stage.run("cat --topic t --until-end").await?.out, "a\nb\nc\n");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_line_that_is_too_long_is_a_bad_line() -> Outcome {
     let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
     stage.broker.create_topic("t", 1)?;
@@ -301,5 +322,38 @@ async fn a_batch_that_the_broker_refuses_is_named_by_its_lines_and_never_passed_
     }
     assert_eq!(stage.run(&pipe).await?.code, Some(0));
     assert_eq!(stage.run("cat --topic t --until-end").await?.out, "a\nb\nc\n");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_stops_the_job_or_is_counted_and_passed_over() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 1).await?;
+        stage.broker.create_topic("t", 1)?;
+        let (input, state) = (stage.path("input"), stage.path("state"));
+        std::fs::write(&input, "a\nb\n")?;
+        let pipe = format!(
+            "pipe --topic t --input {} --state {} --transactional-id-prefix job --json",
+            input.display(),
+            state.display()
+        );
+        assert_eq!(stage.run(&format!("{pipe} --stop-after durable")).await?.code, Some(0));
+        // Somebody takes the id over, which aborts what is prepared.
+        drop(stage.open("t", "job-0-0", &[]).await?);
+        std::fs::write(&input, "a\nb\nc\n")?;
+        let ran = stage.run(&pipe).await?;
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let ran = stage.run(&format!("{pipe} --on-lost skip")).await?;
+        let told = &json_lines(&ran.out)[0];
+        assert_eq!((ran.code, told["lost"].as_u64(), told["records"].as_u64()), (Some(3), Some(1), Some(1)));
+        assert!(told["finished"].as_bool() == Some(true) && ran.err.contains("2 records"), "{ran:?}");
+        let ran = stage.run(&pipe).await?;
+        assert_eq!(
+            (ran.code, json_lines(&ran.out)[0]["lost"].as_u64()),
+            (Some(0), Some(0)),
+            "told once: {ran:?}"
+        );
+        assert_eq!(stage.run("cat --topic t --until-end").await?.out.trim(), "c");
+    }
     Ok(())
 }

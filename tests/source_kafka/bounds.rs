@@ -65,6 +65,26 @@ async fn an_open_transaction_ends_it_before_what_it_hides() {
 }
 
 #[tokio::test]
+async fn a_new_end_is_looked_up_where_an_old_one_is_kept_and_added_partitions_belong_to_it() {
+    let b = Bench::with(BrokerConfig::default()).await;
+    let here = place(TOPIC, 0);
+    commit(&b.client, "a", &here, &numbered("a", 3)).await;
+    let mut reader = opened(&source(&b.client, &[TOPIC]).until_end(), &[]).await;
+    assert_eq!(read(reader.as_mut(), usize::MAX).await, numbered("a", 3));
+    commit(&b.client, "a", &here, &numbered("later", 3)).await;
+    b.broker.add_partitions(TOPIC, 3);
+    commit(&b.client, "a", &place(TOPIC, 2), &numbered("new", 2)).await;
+    let anew = source(&b.client, &[TOPIC]).until_new_end();
+    let mut again = opened(&anew, &reader.snapshot()).await;
+    let seen = crate::sorted(read(again.as_mut(), usize::MAX).await);
+    assert_eq!(seen, crate::sorted([numbered("later", 3), numbered("new", 2)].concat()));
+    // The new ends are kept as the first ones are.
+    commit(&b.client, "a", &here, &numbered("last", 3)).await;
+    let mut third = opened(&source(&b.client, &[TOPIC]).until_end(), &again.snapshot()).await;
+    assert_eq!(within(third.next()).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_restart_ends_where_the_first_start_would_have() {
     let b = Bench::with(BrokerConfig::default()).await;
     let here = place(TOPIC, 0);

@@ -9,4 +9,4 @@ mod writing;
 pub use error::ForeignError;
 pub use reading::{Comparison, Isolation, Library, Order, Reading, Record};
 pub use venv::Venv;
-pub use writing::{End, Held, LineForm, Step, Writing};
+pub use writing::{End, Held, LineForm, Shapes, Step, Writing};

@@ -34,6 +34,15 @@ impl End {
     }
 }
 
+/// What records have besides their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shapes {
+    /// Their number as the key.
+    Plain,
+    /// Everything that a copy could lose: null keys and values, headers (repeated, empty, null), timestamps of long ago.
+    All,
+}
+
 /// What a line of a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineForm {
@@ -58,6 +67,8 @@ pub struct Writing<'a> {
     pub prefix: &'a str,
     /// A file whose lines are the values.
     pub lines: Option<&'a Path>,
+    /// What the records have besides.
+    pub shapes: Shapes,
     /// What a line holds.
     pub form: LineForm,
     /// The most records in a batch (`batch.num.messages`).
@@ -82,6 +93,7 @@ impl<'a> Writing<'a> {
             records: 10,
             prefix: "value",
             lines: None,
+            shapes: Shapes::Plain,
             form: LineForm::Value,
             batch_records: 10_000,
             transactions: 1,
@@ -114,6 +126,9 @@ impl<'a> Writing<'a> {
             words.iter().flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]).collect();
         if let Some(lines) = self.lines {
             all.extend(["--lines".to_owned(), lines.display().to_string()]);
+        }
+        if self.shapes == Shapes::All {
+            all.push("--shapes".to_owned());
         }
         if self.form == LineForm::KeyAndValue {
             all.push("--keyed".to_owned());

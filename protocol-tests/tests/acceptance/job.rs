@@ -45,7 +45,7 @@ pub(crate) struct Job<'a> {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) running: Running,
-    trace: PathBuf,
+    pub(crate) trace: PathBuf,
 }
 
 /// How an attempt ended, and what it did before.

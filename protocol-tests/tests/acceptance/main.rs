@@ -1,4 +1,4 @@
-//! The promise, as a user would put it to the test: records that go through `kafka-2pc pipe` are in the topic exactly once, whatever is
+//! The promise, as a user would put it to the test: records that go through `kafka-2pc pipe` or `mirror` are in the topic exactly once, whatever is
 //! killed on the way. The program runs as a child process; foreign clients read what it wrote.
 
 mod committables;
@@ -7,6 +7,8 @@ mod input;
 mod job;
 mod keyed;
 mod leaderless;
+mod mirror;
+mod older_state;
 mod outages;
 mod random;
 mod rounds;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
     cases.extend(outages::cases());
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
+    cases.extend(older_state::cases());
+    cases.extend(mirror::cases());
     cases.extend(topology::cases());
     cases.extend(scenarios::cases());
     harness::main(cases)

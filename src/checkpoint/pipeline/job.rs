@@ -5,25 +5,27 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordered};
 
 use super::{
-    Job, LineRecord, OnBadLine, OnHanging, StopAfter,
+    Job, OnBadLine, OnHanging, StopAfter,
+    event::{Event, recheck, settle},
     lines::OpenLines,
-    report::{HangingTransaction, OpenCommittable, PipelineError, Summary},
+    report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
+    told::{Prepared, Told},
 };
 use crate::{
     checkpoint::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
         step::{Note, Part, Step},
     },
-    client::{Client, Resumed, SendError, Topic},
+    client::{Client, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
-        settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
+        settle::{CommittedButHanging, SettleError, Settled},
     },
-    record::{HeaderRef, RecordRef},
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
     source::{Input, InputError},
 };
@@ -58,14 +60,6 @@ pub async fn run(
     }
 }
 
-/// Something in the background came to its end.
-enum Event {
-    Rechecked(Box<CommittedButHanging>, Result<Settled, SettleError>),
-    Committed(Committed),
-    Settled(Box<Committable>, Result<Settled, SettleError>),
-    Repaired(Box<CommittedButHanging>, Result<(), String>),
-}
-
 struct Running<'a> {
     client: Client,
     job: &'a Job,
@@ -87,6 +81,7 @@ struct Running<'a> {
     listed: Vec<ListedCommittable>,
     background: FuturesUnordered<Background<Event>>,
     summary: Summary,
+    told: Told,
     clock: Clock,
     next_checkpoint: Moment,
     started: Moment,
@@ -151,11 +146,15 @@ impl<'a> Running<'a> {
                 aborted: report.aborted.len() as u64,
                 ..Summary::default()
             },
+            told: Told::new(clock),
             clock,
             next_checkpoint: now.after(job.checkpoint_interval),
             started: now,
             tick: now,
         };
+        for lost in &report.lost {
+            running.give_up(LostTransaction::from(lost));
+        }
         running.after_recovery(report.hanging).await?;
         Ok(running)
     }
@@ -206,6 +205,9 @@ impl<'a> Running<'a> {
                 if self.complete_checkpoint().await? {
                     return Ok(false);
                 }
+            }
+            if let Err(blocked @ WriteError::Blocked(_)) = self.writer.ready() {
+                return Err(blocked.into());
             }
             let ready = self.may_write(now);
             let wake = ready.err().unwrap_or(self.tick).min(self.next_checkpoint);
@@ -275,7 +277,7 @@ impl<'a> Running<'a> {
             Ok(record) => record,
             Err(what) => return Ok(self.bad_line(number, what)),
         };
-        match write(&mut self.writer, &self.topic, &record).await {
+        match record.write(&mut self.writer, &self.topic).await {
             Ok(()) => {}
             Err(WriteError::Send(e @ (SendError::NoSuchPartition { .. } | SendError::TooLarge { .. }))) => {
                 return Ok(self.bad_line(number, e.to_string()));
@@ -346,9 +348,10 @@ impl<'a> Running<'a> {
         self.job.steps.note(Note::Prepare);
         let began = self.clock.now();
         let committable = self.writer.prepare_commit(id).await?;
+        let prepared = self.clock.now();
         self.lines.clear();
         if committable.is_some() {
-            self.job.steps.note(Note::Took(Part::Prepare, self.clock.now().since(began)));
+            self.job.steps.note(Note::Took(Part::Prepare, prepared.since(began)));
             self.job.steps.step(Step::Prepared);
         }
         let mut listed = self.listed.clone();
@@ -369,8 +372,10 @@ impl<'a> Running<'a> {
         if same {
             return Ok(false);
         }
+        self.told.prepared(self.job, id, Prepared { began, prepared }, committable.as_ref());
         let next = Checkpoint { id, committables: listed, writers, ..self.checkpoint.clone() };
         self.write_checkpoint(next.with_input(&position), position).await?;
+        self.told.durable(self.job, id);
         let Some(committable) = committable else { return Ok(false) };
         if self.job.stop_after == Some(StopAfter::Durable) {
             self.leave_open(&committable).await?;
@@ -378,6 +383,7 @@ impl<'a> Running<'a> {
         }
         self.listed
             .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
+        self.told.committing(id, &committable);
         self.begin_commit(committable);
         Ok(false)
     }
@@ -454,12 +460,19 @@ impl<'a> Running<'a> {
     }
 
     fn committed(&mut self, committed: Committed) -> Result<(), PipelineError> {
-        let Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) =
-            &committed.result
-        else {
-            return Err(PipelineError::NotCommitted(vec![committed]));
+        let resumed = match (committed.answer(self.job.sink.on_lost), &committed.result) {
+            (CommitAnswer::Committed, Ok(resumed)) => resumed,
+            (CommitAnswer::GivenUp, _) => {
+                committed.log_given_up();
+                self.give_up(LostTransaction::from(&committed));
+                return Ok(());
+            }
+            (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                return Err(PipelineError::NotCommitted(vec![committed]));
+            }
         };
         self.writer.decided(&committed.committable, resumed);
+        self.told.committed(self.job, &committed.committable.transactional_id);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
             listed.status = CommitStatus::Decided(Decision::Commit);
         }
@@ -473,12 +486,21 @@ impl<'a> Running<'a> {
         settled: Result<Settled, SettleError>,
     ) -> Result<(), PipelineError> {
         match settled {
-            // It stays listed, so that the next run says so, too.
             Ok(Settled { gone }) if !gone.is_empty() => {
-                return Err(PipelineError::Gone { committable: Box::new(committable), partitions: gone });
+                let error =
+                    PipelineError::Gone { committable: Box::new(committable.clone()), partitions: gone };
+                match self.job.sink.on_lost {
+                    // It stays listed, so that the next run says so, too.
+                    OnLost::Fail => return Err(error),
+                    OnLost::Skip => {
+                        tracing::error!(transactional_id = %committable.transactional_id, "{error}");
+                        self.give_up(LostTransaction { committable, story: error.to_string(), proven: true });
+                    }
+                }
             }
             Ok(_) => {
                 self.writer.settled(&committable.transactional_id);
+                self.told.settled(self.job, &committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging).await,
@@ -489,15 +511,24 @@ impl<'a> Running<'a> {
             Err(e @ SettleError::Denied { .. }) => {
                 tracing::warn!(transactional_id = %committable.transactional_id, "{e}; its id is not used again");
                 self.writer.avoid(&committable.transactional_id);
+                self.told.forget(&committable.transactional_id);
                 self.listed.retain(|l| l.committable != committable);
             }
         }
         Ok(())
     }
 
+    /// The job goes on without it, and with other ids.
+    fn give_up(&mut self, lost: LostTransaction) {
+        self.writer.avoid(&lost.committable.transactional_id);
+        self.listed.retain(|l| l.committable != lost.committable);
+        self.summary.lost.push(lost);
+    }
+
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
     async fn hangs(&mut self, hanging: CommittedButHanging) {
         self.writer.retire(hanging.clone());
+        self.told.forget(&hanging.transactional_id);
         match self.job.on_hanging {
             OnHanging::Report => self.report_hanging(&hanging).await,
             OnHanging::Repair => {
@@ -555,33 +586,4 @@ impl<'a> Running<'a> {
 /// A line may hold a record in a longer form, with base64 and names.
 fn line_limit(job: &Job) -> usize {
     job.sink.request_bytes.saturating_mul(4).max(1 << 20)
-}
-
-fn settle(committer: &Committer, committable: Committable) -> Background<Event> {
-    let committer = committer.clone();
-    Background::start(async move {
-        let settled = committer.settle(&committable).await;
-        Event::Settled(Box::new(committable), settled)
-    })
-}
-
-/// Looks once more at what was found hanging: it may have been repaired since.
-fn recheck(client: &Client, hanging: CommittedButHanging) -> Background<Event> {
-    let client = client.clone();
-    Background::start(async move {
-        let settled = client.settle(SettleTarget::again(&hanging), Duration::from_secs(5)).await;
-        Event::Rechecked(Box::new(hanging), settled)
-    })
-}
-
-async fn write(writer: &mut SinkWriter, topic: &Topic, record: &LineRecord<'_>) -> Result<(), WriteError> {
-    let headers: Vec<HeaderRef<'_>> =
-        record.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect();
-    let borrowed = RecordRef {
-        key: record.key.as_deref(),
-        value: record.value.as_deref(),
-        headers: &headers,
-        timestamp: record.timestamp,
-    };
-    writer.write(topic, record.partition, borrowed).await
 }

@@ -1,8 +1,14 @@
-//! Which input line a record of the open transaction came from.
+//! Records of lines on their way into the transaction, and which lines those of the open one came from.
 
 use std::{fmt, ops::RangeInclusive};
 
-use crate::proto::numbers::Culprits;
+use super::LineRecord;
+use crate::{
+    client::Topic,
+    proto::numbers::Culprits,
+    record::{HeaderRef, RecordRef},
+    sink::{SinkWriter, WriteError},
+};
 
 /// The lines whose records are in the open transaction, in order: each record has the line behind its predecessor's, but
 /// for lines that were passed over.
@@ -57,6 +63,20 @@ impl OpenLines {
             Some((first, line)) => line + (record - first),
             None => 0,
         }
+    }
+}
+
+impl LineRecord<'_> {
+    pub(super) async fn write(&self, writer: &mut SinkWriter, topic: &Topic) -> Result<(), WriteError> {
+        let headers: Vec<HeaderRef<'_>> =
+            self.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect();
+        let borrowed = RecordRef {
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: &headers,
+            timestamp: self.timestamp,
+        };
+        writer.write(topic, self.partition, borrowed).await
     }
 }
 

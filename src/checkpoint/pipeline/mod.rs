@@ -9,20 +9,27 @@
 //! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
 //! where that checkpoint ended.
 
+mod event;
 mod job;
 mod lines;
 mod report;
 mod restored;
+mod told;
 
 pub use job::run;
 pub use lines::RefusedLines;
-pub use report::{HangingTransaction, OpenCommittable, PipelineError, Summary};
+pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::step::Steps;
+use super::{runner::Observer, step::Steps};
 use crate::sink::SinkConfig;
 pub use crate::source::{Input, InputError, LinesInput, OnBadLine};
+
+/// The uid of the source of such a job, in its events.
+pub const SOURCE: &str = "lines";
+/// The uid of its sink.
+pub const SINK: &str = "sink";
 
 /// What a line becomes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -98,6 +105,8 @@ pub struct Job {
     pub on_hanging: OnHanging,
     /// Watches the job.
     pub steps: Steps,
+    /// Is told what happens. The source's uid is [`SOURCE`], the sink's is [`SINK`].
+    pub observer: Observer,
     /// Told of progress: records so far, and bytes of input.
     pub progress: Arc<dyn Fn(u64, u64) + Send + Sync>,
 }

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf};
 use super::lines::RefusedLines;
 use crate::{
     checkpoint::StoreError,
-    client::{ClientError, TopicError},
+    client::{ClientError, Resumed, TopicError},
     ids::{TopicPartition, TransactionalId},
     proto::{cause::Cause, committable::Committable, resume::Outcome},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
@@ -29,6 +29,8 @@ pub struct Summary {
     pub aborted: u64,
     /// Decided transactions whose marker is missing on a partition, now.
     pub hanging: Vec<HangingTransaction>,
+    /// Transactions of complete checkpoints whose records are lost, or may be, and that were passed over.
+    pub lost: Vec<LostTransaction>,
     /// True when the input was consumed to its end.
     pub finished: bool,
     /// Committables that were left open on purpose.
@@ -48,6 +50,7 @@ impl Summary {
             checkpoints: self.checkpoints + next.checkpoints,
             resumed: self.resumed + next.resumed,
             aborted: self.aborted + next.aborted,
+            lost: self.lost.into_iter().chain(next.lost).collect(),
             ..next
         }
     }
@@ -60,6 +63,25 @@ pub struct HangingTransaction {
     pub transactional_id: TransactionalId,
     /// The file of its committable, if it has one and the store keeps files.
     pub file: Option<PathBuf>,
+}
+
+/// A transaction that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostTransaction {
+    /// What was to be committed.
+    pub committable: Committable,
+    /// What became of it, for people.
+    pub story: String,
+    /// True when it is proven to be lost; false when nothing proves either.
+    pub proven: bool,
+}
+
+impl From<&Committed> for LostTransaction {
+    fn from(committed: &Committed) -> Self {
+        let lost = |resumed: &Resumed| matches!(resumed.outcome, Outcome::Lost { .. });
+        let proven = committed.result.as_ref().is_ok_and(lost);
+        Self { committable: committed.committable.clone(), story: committed.story(), proven }
+    }
 }
 
 /// A prepared transaction that was left to others.
@@ -176,11 +198,14 @@ impl PipelineError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         use crate::proto::cause::CauseKind;
-        if let Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) = self {
+        let cause = match self {
+            // Recovery waits for the commits, as long as they may take.
+            Self::Write(WriteError::Blocked(_)) => return true,
             // A checkpoint that comes in time is all that it needs.
-            return true;
-        }
-        let Some(cause) = self.failure() else { return false };
+            Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
+            _ => self.failure(),
+        };
+        let Some(cause) = cause else { return false };
         matches!(
             cause.kind,
             CauseKind::Fenced

@@ -202,6 +202,8 @@ impl RunError {
                 // A checkpoint that comes in time is all that it needs.
                 PrepareFailure::TooOld(_) => return true,
             },
+            // Recovery waits for the commits, as long as they may take.
+            Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
             Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),

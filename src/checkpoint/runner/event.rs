@@ -22,6 +22,17 @@ impl fmt::Display for TaskName {
     }
 }
 
+/// What a subtask is in its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It brings records.
+    Source,
+    /// It changes records.
+    Operator,
+    /// It writes records.
+    Sink,
+}
+
 /// Something that happened. A checkpoint passes these in about this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,7 +120,7 @@ impl Observer {
         Self(Arc::new(on_event))
     }
 
-    pub(super) fn event(&self, at: Moment, event: &JobEvent<'_>) {
+    pub(in crate::checkpoint) fn event(&self, at: Moment, event: &JobEvent<'_>) {
         (self.0)(at, event);
     }
 }

@@ -1,13 +1,14 @@
 //! A job's graph: sources, what is done with their records, and a sink.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
 
 use super::{
+    event::Role,
     keyed::KEY_GROUPS,
     operator::Operator,
     output::{Route, Transform},
@@ -140,6 +141,17 @@ impl Pipeline {
     pub fn source(&self, uid: &str, parallelism: u32, source: impl Source + 'static) -> Stream {
         let kind = Kind::Source(Arc::new(source));
         add(&self.graph, Node { uid: uid.into(), parallelism, kind, inputs: Vec::new() })
+    }
+
+    /// What each source, operator and sink is, by its uid.
+    #[must_use]
+    pub fn roles(&self) -> BTreeMap<Arc<str>, Role> {
+        let role = |kind: &Kind| match kind {
+            Kind::Source(_) => Role::Source,
+            Kind::Operator(_) => Role::Operator,
+            Kind::Sink(_) => Role::Sink,
+        };
+        lock(&self.graph).nodes.iter().map(|node| (Arc::clone(&node.uid), role(&node.kind))).collect()
     }
 
     /// The nodes, checked; every edge leads from an earlier one to a later one.

@@ -38,7 +38,7 @@ mod source_task;
 
 pub use config::{RunConfig, Snapshots};
 pub use error::{RunError, RunSummary, TaskError};
-pub use event::{JobEvent, Observer, TaskName};
+pub use event::{JobEvent, Observer, Role, TaskName};
 pub use graph::{GraphError, Pipeline, SinkSpec, Stream};
 pub use keyed::KEY_GROUPS;
 pub use operator::{Context, Operator, OperatorError};

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{error::RunError, graph::Node, in_flight};
 use crate::{
     checkpoint::{Checkpoint, StateHandle, StateStore},
+    proto::sealed::StateError,
     record::Record,
     source::SplitState,
 };
@@ -21,6 +22,33 @@ pub(super) const IN_FLIGHT: &str = "/in-flight";
 #[derive(Debug, Default)]
 pub(super) struct Restored {
     states: BTreeMap<String, Vec<Bytes>>,
+}
+
+impl Checkpoint {
+    /// Whether all sources of its job, which runs on [`Pipeline`](super::Pipeline), had come to their end.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let finished =
+            |handle: &StateHandle| matches!(handle, StateHandle::Inline(bytes) if bytes == FINISHED);
+        self.operator(JOB).is_some_and(|job| job.subtasks.iter().any(finished))
+    }
+
+    /// Every split of a source of its job, which runs on [`Pipeline`](super::Pipeline); none if it has no such source.
+    ///
+    /// # Errors
+    /// [`StateError`] if the operator of this uid holds something else.
+    pub fn splits(&self, uid: &str) -> Result<Vec<SplitState>, StateError> {
+        let mut all = Vec::new();
+        for handle in self.operator(uid).iter().flat_map(|operator| &operator.subtasks) {
+            // Positions are small, and stay in the checkpoint.
+            if let StateHandle::Inline(bytes) = handle {
+                if !bytes.is_empty() {
+                    all.extend(in_flight::splits_from_bytes(bytes)?);
+                }
+            }
+        }
+        Ok(all)
+    }
 }
 
 /// For each input: the records.

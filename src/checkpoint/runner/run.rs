@@ -116,6 +116,7 @@ impl Pipeline {
         let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
+        store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
         if let Some(error) = refused {

@@ -8,7 +8,6 @@
 
 mod data;
 mod journal;
-mod latency;
 mod reader;
 mod report;
 mod stage;

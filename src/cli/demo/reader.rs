@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use super::{latency::Latencies, tally::Tally};
+use super::tally::Tally;
+use crate::cli::latency::Latencies;
 use crate::{
     client::{Client, Consumer, Isolation, Start},
     ids::TopicPartition,

@@ -6,11 +6,13 @@ use comfy_table::{CellAlignment, Table, modifiers::UTF8_ROUND_CORNERS, presets::
 use serde_json::{Value, json};
 
 use super::{
-    latency::{Latencies, Percentiles},
     stage::{Mood, has_colors},
     tally::Counts,
 };
-use crate::cli::{Context, Exit};
+use crate::cli::{
+    Context, Exit,
+    latency::{Latencies, Percentiles},
+};
 
 /// Everything that was counted and measured.
 #[derive(Debug, Default)]

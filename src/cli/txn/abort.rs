@@ -29,9 +29,16 @@ pub(super) struct Args {
     /// Transactional id
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    spared: Spared,
+}
+
+/// What is not aborted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Spared {
     /// Directory of the job's state, whose prepared transactions are spared; may be repeated
     #[arg(long, value_name = "DIR")]
-    state: Vec<PathBuf>,
+    pub(super) state: Vec<PathBuf>,
     /// Abort also what is prepared, or may be
     #[arg(long)]
     force: bool,
@@ -45,16 +52,25 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         return Err(Usage(why).into());
     }
     let client = super::client(context, timeout)?;
-    let id = TransactionalId::new(args.id.as_str());
+    end(context, &client, &TransactionalId::new(args.id.as_str()), (&args.spared, timeout)).await
+}
+
+/// Aborts what is open under this id, unless something speaks against it; and says what was done.
+pub(super) async fn end(
+    context: &Context,
+    client: &Client,
+    id: &TransactionalId,
+    (spared, timeout): (&Spared, Duration),
+) -> anyhow::Result<Exit> {
     let admin = client.admin();
-    let Some(found) = admin.describe_transaction(&id).await? else {
-        return tell(context, &id, None, ("nothing-open", "its coordinator does not know it", Exit::Done));
+    let Some(found) = admin.describe_transaction(id).await? else {
+        return tell(context, id, None, ("nothing-open", "its coordinator does not know it", Exit::Done));
     };
-    let refused = |why: &str| tell(context, &id, Some(&found), ("refused", why, Exit::Failed));
+    let refused = |why: &str| tell(context, id, Some(&found), ("refused", why, Exit::Failed));
     match found.state {
         CoordinatorState::Ongoing => {}
         CoordinatorState::Empty | CoordinatorState::CompleteCommit | CoordinatorState::CompleteAbort => {
-            return nothing_open(context, &admin, (&id, &found)).await;
+            return nothing_open(context, &admin, (id, &found)).await;
         }
         CoordinatorState::PrepareCommit
         | CoordinatorState::PrepareAbort
@@ -64,11 +80,11 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
             return refused("it is decided already, and its coordinator is carrying that out");
         }
     }
-    if !args.force {
+    if !spared.force {
         let mut owned = false;
-        for dir in &args.state {
-            owned |= owns(dir, &id, client.cluster_id().await?.as_deref())?;
-            if let Some(file) = prepared_in(dir, &id)? {
+        for dir in &spared.state {
+            owned |= owns(dir, id, client.cluster_id().await?.as_deref())?;
+            if let Some(file) = prepared_in(dir, id)? {
                 return refused(&format!(
                     "it is prepared, to be committed: {} (--force aborts it in spite of that, and its records are lost)",
                     file.display()
@@ -77,7 +93,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         }
         // A state that knows nothing of the id can't tell that it is not prepared.
         if !owned {
-            let why = match args.state.is_empty() {
+            let why = match spared.state.is_empty() {
                 true => "name the state of its job with --state DIR, or use --force",
                 false => {
                     "no state that was given belongs to its job; name that one with --state DIR, or use --force"
@@ -86,7 +102,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
             return refused(&format!("it may be prepared, to be committed later: {why}"));
         }
     }
-    abort(context, &client, (&id, &found), timeout).await
+    abort(context, client, (id, &found), timeout).await
 }
 
 async fn abort(
@@ -178,7 +194,7 @@ fn owns(dir: &Path, id: &TransactionalId, cluster_id: Option<&str>) -> anyhow::R
 }
 
 /// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
-fn prepared_in(dir: &Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
+pub(super) fn prepared_in(dir: &Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
     let files = match std::fs::read_dir(dir.join("committables")) {
         Ok(files) => files.collect::<Result<Vec<_>, _>>()?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),

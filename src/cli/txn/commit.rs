@@ -6,16 +6,17 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{
-    given::{Completeness, Given, Source},
+    given::{Completeness, FileFormat, Given, Source},
     settled::{Settlement, names, partition, settle},
 };
 use crate::{
     cli::{Context, Exit},
-    client::{Client, Resumed},
-    ids::TopicPartition,
+    client::{Client, Resumed, TransactionDescription},
+    ids::{TopicId, TopicPartition},
     proto::{
-        resume::{CommitError, Decision, First, Leaderless, Outcome, PendingCause},
-        settle::{SETTLE_PATIENCE, SettleTarget},
+        committable::Committable,
+        resume::{CommitError, CoordinatorState, Decision, First, Leaderless, Outcome, PendingCause},
+        settle::{SETTLE_PATIENCE, SettlePartition, SettleTarget},
     },
 };
 
@@ -23,6 +24,8 @@ use crate::{
 pub(super) struct Args {
     #[command(flatten)]
     source: Source,
+    #[command(flatten)]
+    format: FileFormat,
     /// Commit also what no complete checkpoint lists; its job, started again, writes those records once more
     #[arg(long)]
     force: bool,
@@ -41,7 +44,7 @@ struct Report {
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let client = super::client(context, timeout)?;
-    let taken = args.source.take(&client).await?;
+    let taken = args.source.take(&client, &args.format).await?;
     if taken.given.is_empty() {
         context.say("nothing is prepared here");
     }
@@ -62,6 +65,8 @@ async fn one(client: &Client, given: &Given, timeout: Duration, args: &Args) -> 
         return Report::new(Exit::Failed, "denied", evidence.to_owned());
     }
     let clock = crate::net::Clock::start();
+    let known = Known::ask(client, committable).await;
+    let committable = &known.committable;
     let leaderless = if args.no_wait_for_leader { Leaderless::Ignore } else { Leaderless::Wait };
     let resume = client.resume(committable.clone()).first(First::Describe).leaderless(leaderless);
     let outcome = match resume.timeout(timeout).commit().await {
@@ -85,8 +90,49 @@ async fn one(client: &Client, given: &Given, timeout: Duration, args: &Args) -> 
     };
     let spent = clock.now().since(crate::ids::Moment::default());
     let left = timeout.saturating_sub(spent).clamp(Duration::from_secs(1), SETTLE_PATIENCE);
-    let settlement = settle(client, SettleTarget::of(committable, Decision::Commit), left).await;
-    decided(given, already, &outcome, &settlement)
+    let settlement = settle(client, known.target(), left).await;
+    let report = decided(given, already, &outcome, &settlement);
+    if !known.target().partitions.is_empty() {
+        return report;
+    }
+    let evidence = format!("{}; whether readers see it is not known: no partition is named", report.evidence);
+    Report { evidence, ..report }
+}
+
+/// A committable, and what its coordinator adds to one that tells nothing but its identity, as Flink's does.
+struct Known {
+    committable: Committable,
+    partitions: Vec<TopicPartition>,
+}
+
+impl Known {
+    /// Only a transaction that is open under the very identity is the committable's own for certain. Its start time is
+    /// evidence, should the answer to the commit be lost, and its partitions are where the commit must arrive.
+    async fn ask(client: &Client, committable: &Committable) -> Self {
+        let mut known = Self { committable: committable.clone(), partitions: Vec::new() };
+        if committable.start_ms.is_some() || !committable.partitions.is_empty() {
+            return known;
+        }
+        let described = client.admin().describe_transaction(&committable.transactional_id).await;
+        let own = |d: &TransactionDescription| {
+            d.identity == committable.identity && d.state == CoordinatorState::Ongoing
+        };
+        if let Some(open) = described.ok().flatten().filter(own) {
+            known.committable.start_ms = open.start_ms;
+            known.partitions = open.partitions;
+        }
+        known
+    }
+
+    fn target(&self) -> SettleTarget {
+        let mut target = SettleTarget::of(&self.committable, Decision::Commit);
+        target.partitions.extend(self.partitions.iter().map(|partition| SettlePartition {
+            partition: partition.clone(),
+            topic_id: TopicId::UNKNOWN,
+            offset: None,
+        }));
+        target
+    }
 }
 
 fn decided(given: &Given, already: bool, outcome: &Outcome, settlement: &Settlement) -> Report {

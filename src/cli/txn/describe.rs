@@ -1,15 +1,12 @@
 //! `txn describe`: what is known of an id, or of a committable, without changing anything.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{given, span};
+use super::{given::FileFormat, span};
 use crate::{
-    cli::{Context, Exit, context::tell},
+    cli::{Context, Exit, Usage, context::tell},
     client::{Client, Examined, TransactionDescription},
     ids::{TopicPartition, TransactionalId},
     net::Clock,
@@ -28,6 +25,8 @@ pub(super) struct Args {
     /// Take it for a transactional id, whatever it looks like
     #[arg(long)]
     id: bool,
+    #[command(flatten)]
+    format: FileFormat,
 }
 
 /// What the files of prepared transactions end in.
@@ -35,10 +34,16 @@ const EXTENSION: &str = "committable";
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let path = PathBuf::from(&args.what);
+    if args.format.is_flink() {
+        if !path.is_file() {
+            return Err(Usage(format!("--flink: there is no file {}", args.what)).into());
+        }
+        return file(context, timeout, args.format.read(&path)?.committable).await;
+    }
     // A file that is not there must not be looked up as an id that nobody knows.
     let named = args.what.contains('/') || path.extension().is_some_and(|e| e == EXTENSION);
     if !args.id && (named || path.is_file()) {
-        return file(context, timeout, &path).await;
+        return file(context, timeout, args.format.read(&path)?.committable).await;
     }
     let client = super::client(context, timeout)?;
     id(context, &client, &TransactionalId::new(args.what)).await
@@ -106,8 +111,7 @@ fn coordinator_json(found: &TransactionDescription) -> Value {
     })
 }
 
-async fn file(context: &Context, timeout: Duration, path: &Path) -> anyhow::Result<Exit> {
-    let committable = given::from_file(path)?.committable;
+async fn file(context: &Context, timeout: Duration, committable: Committable) -> anyhow::Result<Exit> {
     // Without a cluster there is still the file to be shown.
     let examined = match context.bootstrap().is_some() {
         false => None,

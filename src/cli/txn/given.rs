@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use crate::{
     checkpoint::{Binding, CheckpointStore, DirectoryStore, read_committable, read_newest},
+    cli::Usage,
     client::Client,
     proto::{committable::Committable, settle::CommittedButHanging},
 };
@@ -19,6 +20,35 @@ pub(super) struct Source {
     /// Directory of a job's state: take everything in it
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+}
+
+/// Whose committables files hold.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct FileFormat {
+    /// FILE holds what Flink's Kafka sink made of a prepared transaction (KafkaCommittable, version 1)
+    #[arg(long)]
+    flink: bool,
+}
+
+impl FileFormat {
+    /// True for Flink's.
+    pub(super) fn is_flink(&self) -> bool {
+        self.flink
+    }
+
+    /// The committable in a file.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn read(&self, file: &Path) -> anyhow::Result<Given> {
+        if !self.flink {
+            return from_file(file);
+        }
+        let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+        let committable =
+            Committable::from_flink_bytes(&bytes).with_context(|| file.display().to_string())?;
+        Ok(Given { file: file.to_owned(), committable, checkpoint: Completeness::Complete })
+    }
 }
 
 /// One committable, and where it was found.
@@ -54,11 +84,16 @@ impl Source {
     ///
     /// # Errors
     /// A file that can't be read, or a state that is in use or belongs to another cluster.
-    pub(super) async fn take(&self, client: &Client) -> anyhow::Result<Taken> {
+    pub(super) async fn take(&self, client: &Client, format: &FileFormat) -> anyhow::Result<Taken> {
         let Some(dir) = &self.state else {
-            let given = self.files.iter().map(|file| from_file(file)).collect::<Result<_, _>>()?;
+            let given = self.files.iter().map(|file| format.read(file)).collect::<Result<_, _>>()?;
             return Ok(Taken { given, retired: Vec::new(), _lock: None });
         };
+        if format.flink {
+            return Err(
+                Usage("--flink needs FILE: a state holds no committables of Flink's".to_owned()).into()
+            );
+        }
         anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
         let binding = Binding { cluster_id: client.cluster_id().await?, ..Binding::default() };
         let mut store = DirectoryStore::open(dir, binding)?;
@@ -79,11 +114,7 @@ impl Source {
     }
 }
 
-/// The committable in a file.
-///
-/// # Errors
-/// It can't be read.
-pub(super) fn from_file(file: &Path) -> anyhow::Result<Given> {
+fn from_file(file: &Path) -> anyhow::Result<Given> {
     let committable = read_committable(file)?;
     let path = std::path::absolute(file).with_context(|| file.display().to_string())?;
     let checkpoint = completeness(&path, &committable)?;

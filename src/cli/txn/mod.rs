@@ -4,6 +4,7 @@ mod abort;
 mod commit;
 mod describe;
 mod given;
+mod leftovers;
 mod list;
 mod repair;
 mod settled;
@@ -32,6 +33,8 @@ enum Command {
     Commit(commit::Args),
     /// Abort the open transaction of a transactional id
     Abort(abort::Args),
+    /// List what is open under the ids of a job, and abort it if wanted
+    Leftovers(leftovers::Args),
     /// Write the missing markers of transactions that hang (KAFKA-20734)
     Repair(repair::Args),
 }
@@ -43,6 +46,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         Command::Describe(args) => describe::run(context, timeout, args).await,
         Command::Commit(args) => commit::run(context, timeout, args).await,
         Command::Abort(args) => abort::run(context, timeout, args).await,
+        Command::Leftovers(args) => leftovers::run(context, timeout, args).await,
         Command::Repair(args) => repair::run(context, timeout, args).await,
     }
 }

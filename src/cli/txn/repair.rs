@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde_json::json;
 
 use super::{
-    given::{Given, Source},
+    given::{FileFormat, Given, Source},
     settled::{Settlement, names, settle},
 };
 use crate::{
@@ -39,7 +39,7 @@ struct Report {
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let client = super::client(context, timeout)?;
-    let taken = args.source.take(&client).await?;
+    let taken = args.source.take(&client, &FileFormat::default()).await?;
     let known = |given: &Given| {
         let committable = &given.committable;
         taken.retired.iter().any(|r| r.identity == committable.identity)

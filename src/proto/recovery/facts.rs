@@ -8,7 +8,7 @@ use crate::{
         committable::Committable,
         naming::IdPrefix,
         pool::WriterState,
-        resume::{CoordinatorState, Decision, Described},
+        resume::{CoordinatorState, Decision, Described, Outcome},
         settle::{CommittedButHanging, OpenTransaction, SettleError, SettleTarget, Settled},
     },
 };
@@ -120,6 +120,31 @@ pub enum CommitAnswer {
     GivenUp,
     /// No final answer, or one that the policy does not accept.
     Failed,
+}
+
+/// What is done where records of a complete checkpoint are lost, or where nothing proves what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLost {
+    /// The job stops with the answer.
+    #[default]
+    Fail,
+    /// It is logged as an error, with all that an operator needs, and counted; the job goes on without those records.
+    Skip,
+}
+
+impl CommitAnswer {
+    /// What a final outcome of a commit means under this policy; `None` is none yet.
+    #[must_use]
+    pub fn of(outcome: Option<&Outcome>, on_lost: OnLost) -> Self {
+        match (outcome, on_lost) {
+            (Some(Outcome::Committed | Outcome::AlreadyCommitted(_)), _) => Self::Committed,
+            (Some(Outcome::Lost { .. } | Outcome::Undecidable(_) | Outcome::Aborted), OnLost::Skip) => {
+                Self::GivenUp
+            }
+            (Some(Outcome::Lost { .. } | Outcome::Undecidable(_) | Outcome::Aborted), OnLost::Fail)
+            | (None, _) => Self::Failed,
+        }
+    }
 }
 
 /// What became of a fence.

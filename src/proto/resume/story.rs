@@ -29,6 +29,9 @@ impl Outcome {
                 for (partition, verdict) in &why.partitions {
                     _ = write!(text, "; {partition}: {}", verdict.story());
                 }
+                if why.partitions.is_empty() {
+                    _ = write!(text, "; the committable names no partition whose log could tell");
+                }
                 Ok(())
             }
         };

@@ -16,7 +16,7 @@ use crate::{
         recovery::{
             CommitAnswer, FenceAnswer, Recovered, Recovery, RecoveryEffect, RecoveryError, RecoveryInput,
         },
-        resume::{Described, First, Outcome},
+        resume::{Described, First},
     },
     sink::committer::Committed,
 };
@@ -26,6 +26,7 @@ pub(super) struct Driver<'a> {
     pub(super) writers: &'a [WriterState],
     pub(super) observer: &'a (dyn Fn(RecoveryPhase) + Send + Sync),
     pub(super) resumed: Vec<(Committable, Resumed)>,
+    pub(super) lost: Vec<Committed>,
     pub(super) failed: Vec<Committed>,
 }
 
@@ -92,14 +93,17 @@ impl Driver<'_> {
         let all = committables.into_iter().map(|c| committer.commit_one(c, First::EndTxn));
         let mut answers = Vec::new();
         for committed in join_all(all).await {
-            match committed.result {
-                Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) => {
-                    self.resumed.push((committed.committable, resumed));
-                    answers.push(CommitAnswer::Committed);
+            let answer = committed.answer(self.sink.config.on_lost);
+            answers.push(answer);
+            match (answer, committed.result) {
+                (CommitAnswer::Committed, Ok(resumed)) => self.resumed.push((committed.committable, resumed)),
+                (CommitAnswer::GivenUp, result) => {
+                    let lost = Committed { result, ..committed };
+                    lost.log_given_up();
+                    self.lost.push(lost);
                 }
-                Ok(_) | Err(_) => {
-                    self.failed.push(committed);
-                    answers.push(CommitAnswer::Failed);
+                (CommitAnswer::Committed | CommitAnswer::Failed, result) => {
+                    self.failed.push(Committed { result, ..committed });
                 }
             }
         }

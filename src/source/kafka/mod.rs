@@ -80,6 +80,8 @@ enum Bound {
     None,
     /// What is stable when a partition is seen first.
     Stable,
+    /// What is stable now, whatever the checkpoint says.
+    Anew,
 }
 
 /// What becomes of a record's partition.
@@ -120,6 +122,13 @@ impl KafkaSource {
     #[must_use]
     pub fn until_end(self) -> Self {
         Self { bound: Bound::Stable, ..self }
+    }
+
+    /// Ends where the partitions end now, also where the checkpoint holds an earlier end: for a job that came to its
+    /// end, and is started again to read what was written since. Partitions that were added since are read too.
+    #[must_use]
+    pub fn until_new_end(self) -> Self {
+        Self { bound: Bound::Anew, ..self }
     }
 
     /// `isolation.level`. Default: committed records only.

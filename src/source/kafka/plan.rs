@@ -53,7 +53,7 @@ pub(super) async fn plan(
                     Begin::At(at) => starts.push((place, at)),
                 },
                 // It was added since.
-                None if source.bound == Bound::None => starts.push((place, OffsetAt::Earliest)),
+                None if source.bound != Bound::Stable => starts.push((place, OffsetAt::Earliest)),
                 None => {}
             }
         }
@@ -134,9 +134,12 @@ async fn list(
 
 /// Ends that are kept stay; others are looked up, or forgotten where there is to be no end.
 async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), SourceError> {
+    if source.bound == Bound::Anew {
+        splits.iter_mut().for_each(|split| split.end = None);
+    }
     let ends = match source.bound {
         Bound::None => HashMap::new(),
-        Bound::Stable => {
+        Bound::Stable | Bound::Anew => {
             let open = splits.iter().filter(|split| split.end.is_none());
             list(source, open.map(|split| (split.place.clone(), OffsetAt::Latest)).collect()).await?
         }
@@ -144,7 +147,7 @@ async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), 
     for split in splits {
         split.end = match source.bound {
             Bound::None => None,
-            Bound::Stable => split.end.or(ends.get(&split.place).copied().flatten()),
+            Bound::Stable | Bound::Anew => split.end.or(ends.get(&split.place).copied().flatten()),
         };
     }
     Ok(())

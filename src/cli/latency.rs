@@ -4,28 +4,28 @@ use std::time::Duration;
 
 /// Times, one for each time that something was done.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Latencies(Vec<Duration>);
+pub(in crate::cli) struct Latencies(Vec<Duration>);
 
 /// The two figures that are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Percentiles {
+pub(in crate::cli) struct Percentiles {
     /// Half of them took no longer.
-    pub(super) p50: Duration,
+    pub(in crate::cli) p50: Duration,
     /// 99 of 100 took no longer.
-    pub(super) p99: Duration,
+    pub(in crate::cli) p99: Duration,
 }
 
 impl Latencies {
-    pub(super) fn push(&mut self, took: Duration) {
+    pub(in crate::cli) fn push(&mut self, took: Duration) {
         self.0.push(took);
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::cli) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// `None` if nothing was measured.
-    pub(super) fn percentiles(&self) -> Option<Percentiles> {
+    pub(in crate::cli) fn percentiles(&self) -> Option<Percentiles> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         // The nearest rank: the smallest time that so many are not above.

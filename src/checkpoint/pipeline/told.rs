@@ -1,0 +1,93 @@
+//! What the job tells of its checkpoints, as a job of the runner tells it.
+
+use std::sync::Arc;
+
+use super::{Job, SINK, SOURCE};
+use crate::{
+    checkpoint::runner::{JobEvent, TaskName},
+    ids::{Moment, TransactionalId},
+    net::Clock,
+    proto::{checkpoint::CheckpointKind, committable::Committable},
+};
+
+/// Tells an observer.
+pub(super) struct Told {
+    clock: Clock,
+    source: TaskName,
+    sink: TaskName,
+    /// Checkpoints whose commits are not visible yet, with the transaction.
+    open: Vec<(u64, TransactionalId, Moment)>,
+}
+
+/// When a checkpoint came where, before it is known whether there will be one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prepared {
+    pub(super) began: Moment,
+    pub(super) prepared: Moment,
+}
+
+impl Told {
+    pub(super) fn new(clock: Clock) -> Self {
+        let task = |uid: &str| TaskName { uid: Arc::from(uid), index: 0 };
+        Self { clock, source: task(SOURCE), sink: task(SINK), open: Vec::new() }
+    }
+
+    /// A checkpoint was triggered and prepared. Reading stops for it, so that its barrier is everywhere at once.
+    pub(super) fn prepared(
+        &self,
+        job: &Job,
+        checkpoint: u64,
+        at: Prepared,
+        committable: Option<&Committable>,
+    ) {
+        let (source, sink) = (&self.source, &self.sink);
+        let kind = CheckpointKind::Periodic;
+        let transactional_id = committable.map(|c| &c.transactional_id);
+        let tell = |at, event: JobEvent<'_>| job.observer.event(at, &event);
+        tell(at.began, JobEvent::Triggered { checkpoint, kind });
+        tell(at.began, JobEvent::Snapshot { checkpoint, task: source });
+        tell(at.began, JobEvent::Snapshot { checkpoint, task: sink });
+        tell(at.prepared, JobEvent::Prepared { checkpoint, task: sink, transactional_id });
+        tell(at.prepared, JobEvent::Acknowledged { checkpoint, task: source });
+        tell(at.prepared, JobEvent::Acknowledged { checkpoint, task: sink });
+    }
+
+    /// It is durable, and everybody knows.
+    pub(super) fn durable(&self, job: &Job, checkpoint: u64) {
+        let now = self.clock.now();
+        job.observer.event(now, &JobEvent::Stored { checkpoint });
+        for task in [&self.source, &self.sink] {
+            job.observer.event(now, &JobEvent::Notified { checkpoint, task });
+        }
+    }
+
+    /// Its commit begins.
+    pub(super) fn committing(&mut self, checkpoint: u64, committable: &Committable) {
+        self.open.push((checkpoint, committable.transactional_id.clone(), self.clock.now()));
+    }
+
+    /// A commit is decided.
+    pub(super) fn committed(&self, job: &Job, id: &TransactionalId) {
+        let now = self.clock.now();
+        for (checkpoint, transactional_id, since) in self.open.iter().filter(|(_, open, _)| open == id) {
+            let (checkpoint, took) = (*checkpoint, now.since(*since));
+            let event = JobEvent::Committed { checkpoint, task: &self.sink, transactional_id, took };
+            job.observer.event(now, &event);
+        }
+    }
+
+    /// A commit is on every partition.
+    pub(super) fn settled(&mut self, job: &Job, id: &TransactionalId) {
+        let now = self.clock.now();
+        for (checkpoint, transactional_id, _) in self.open.iter().filter(|(_, open, _)| open == id) {
+            let event = JobEvent::Visible { checkpoint: *checkpoint, task: &self.sink, transactional_id };
+            job.observer.event(now, &event);
+        }
+        self.forget(id);
+    }
+
+    /// Nothing more will be known of it.
+    pub(super) fn forget(&mut self, id: &TransactionalId) {
+        self.open.retain(|(_, open, _)| open != id);
+    }
+}

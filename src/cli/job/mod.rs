@@ -1,0 +1,15 @@
+//! What the commands share that run a job: `pipe` and `mirror`.
+
+mod observers;
+mod options;
+mod progress;
+mod report;
+mod signals;
+mod state;
+
+pub(super) use observers::Observers;
+pub(super) use options::Options;
+pub(super) use progress::progress;
+pub(super) use report::{exit_of, tell_hanging, told};
+pub(super) use signals::signals;
+pub(super) use state::{ensure_topic, job_id, prefix, store};

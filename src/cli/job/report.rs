@@ -1,0 +1,70 @@
+//! How a job ended, for people and scripts.
+
+use std::path::Path;
+
+use crate::{
+    checkpoint::{pipeline::PipelineError, runner::RunError},
+    cli::{context::tell, exit::Exit},
+    ids::TransactionalId,
+};
+
+/// Why a job ended early.
+pub(in crate::cli) trait Ending {
+    /// Whether records are proven to be lost.
+    fn is_lost(&self) -> bool;
+    /// Whether it can't be known.
+    fn is_undecidable(&self) -> bool;
+}
+
+impl Ending for PipelineError {
+    fn is_lost(&self) -> bool {
+        self.is_lost()
+    }
+
+    fn is_undecidable(&self) -> bool {
+        self.is_undecidable()
+    }
+}
+
+impl Ending for RunError {
+    fn is_lost(&self) -> bool {
+        self.is_lost()
+    }
+
+    fn is_undecidable(&self) -> bool {
+        self.is_undecidable()
+    }
+}
+
+/// The exit code of an error.
+pub(in crate::cli) fn exit_of(error: &dyn Ending) -> Exit {
+    match (error.is_lost(), error.is_undecidable()) {
+        (true, _) => Exit::Lost,
+        (false, true) => Exit::Undecidable,
+        (false, false) => Exit::Failed,
+    }
+}
+
+/// Tells of a decision whose marker is missing.
+pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) -> std::io::Result<()> {
+    let file = file.map(std::path::absolute).transpose()?;
+    let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
+    tell(format!(
+        "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+         or --repair-hanging writes the missing marker"
+    ));
+    Ok(())
+}
+
+/// The summary for people; of the counts only those that are not 0.
+pub(in crate::cli) fn told(
+    (records, checkpoints): (u64, u64),
+    topic: &str,
+    counts: &[(u64, &str)],
+) -> String {
+    let mut told = format!("{records} records into {topic}, {checkpoints} checkpoints");
+    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+        told.push_str(&format!(", {count} {what}"));
+    }
+    told
+}

@@ -1,0 +1,237 @@
+//! `mirror`: a topic into another one, exactly once.
+//!
+//! ```text
+//! FROM, one cluster ── read_committed ──► records, each with its partition ──► TO, another cluster or the same
+//!        offsets ─┐                                                 ┌─ prepared transactions
+//!                 └──────────────► one checkpoint ◄─────────────────┘
+//! ```
+
+mod origin;
+mod properties;
+mod source;
+mod topics;
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    context::{Context, tell},
+    crash,
+    exit::Exit,
+    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
+};
+use crate::{
+    checkpoint::{
+        JobStore,
+        pipeline::OnHanging,
+        runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
+        step::Steps,
+    },
+    client::{Client, ClientConfig},
+    proto::settle::CommittedButHanging,
+    sink::SinkConfig,
+    source::KafkaSource,
+};
+use origin::Origin;
+use properties::Properties;
+use source::{Lacking, MirrorSource, Read};
+use topics::{Partitions, Topics};
+
+/// Options of `mirror`.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Topic to copy
+    #[arg(long, value_name = "TOPIC")]
+    from: String,
+    /// Topic to copy it into
+    #[arg(long, value_name = "TOPIC")]
+    to: String,
+    /// Brokers of the cluster to copy from [default: those of --bootstrap]
+    #[arg(long, value_name = "HOST:PORT,..")]
+    from_bootstrap: Option<String>,
+    /// Brokers of the cluster to copy into [default: those of --bootstrap]
+    #[arg(long, value_name = "HOST:PORT,..")]
+    to_bootstrap: Option<String>,
+    /// Create the topic if it is missing, with N partitions, or with as many as the other has: source
+    #[arg(long, value_name = "N|source")]
+    partitions: Option<Partitions>,
+    /// Stop where readers of committed records get at the start
+    #[arg(long)]
+    until_end: bool,
+    /// How many subtasks read and write side by side
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=128))]
+    parallelism: u32,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Under these names the state holds what belongs to the source and to the sink.
+const SOURCE: &str = "source";
+const SINK: &str = "sink";
+
+/// How often a job goes back to its last checkpoint without completing another one.
+const RESTARTS: u32 = 3;
+const RESTART_DELAY: Duration = Duration::from_millis(500);
+
+/// What all attempts together have done.
+#[derive(Debug, Default)]
+struct Total {
+    records: u64,
+    bytes: u64,
+    checkpoints: u64,
+    resumed: u64,
+    aborted: u64,
+    hanging: Vec<CommittedButHanging>,
+    finished: bool,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    let steps = crash::steps()?;
+    let to = context.client_config_of(args.to_bootstrap.as_deref())?;
+    let from = context.client_config_of(args.from_bootstrap.as_deref())?;
+    let mut properties = Properties::default();
+    let (to, sink) = args.options.configure(context, to, &mut |name, value| properties.take(name, value))?;
+    // What is said of the client counts for both.
+    let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..to.clone() });
+    let max_block = to.max_block;
+    let to = Client::new(to.probe(steps.probe()));
+    let topics = Topics::resolve(context, &args, (&from, &to)).await?;
+    let mut store = job::store(context, &to, &args.options, &args.to).await?;
+    let origin = Origin { cluster: topics.from_cluster.clone(), topic: Arc::from(args.from.as_str()) };
+    if let Some(checkpoint) = store.load().await? {
+        origin.check(&checkpoint)?;
+    }
+    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, max_block };
+    let (total, error) = mirror.attempts(context, &mut *store).await?;
+    report(context, &total, error, &mirror.args.to)
+}
+
+struct Mirror {
+    args: Args,
+    from: Client,
+    to: Client,
+    topics: Topics,
+    origin: Origin,
+    sink: SinkConfig,
+    properties: Properties,
+    steps: Steps,
+    max_block: Duration,
+}
+
+impl Mirror {
+    /// Runs the job, again after the target has got the partitions that it lacked.
+    async fn attempts(
+        &self,
+        context: &Context,
+        store: &mut dyn JobStore,
+    ) -> anyhow::Result<(Total, Option<RunError>)> {
+        let job_id = job::job_id(store).await?;
+        let prefix = job::prefix(&self.args.options, &self.args.to, &job_id)?;
+        let sink = SinkConfig { prefix, ..self.sink.clone() };
+        let (read, stop) = (Arc::new(Read::default()), signals(context));
+        let progress = job::progress(context, None);
+        let (mut total, mut partitions) = (Total::default(), self.topics.to.partitions());
+        loop {
+            let finished = store.load().await?.is_some_and(|checkpoint| checkpoint.is_finished());
+            let source = self.source(finished, partitions, &read);
+            let pipeline = Pipeline::new(Arc::clone(&job_id));
+            let records = pipeline.source(SOURCE, self.args.parallelism, source).by_partition();
+            let spec = SinkSpec { topic: self.args.to.clone(), config: sink.clone() };
+            records.sink(SINK, self.args.parallelism, spec);
+            let seen = Arc::clone(&read);
+            let tell = Arc::clone(&progress);
+            let observers = Observers::new(&self.args.options, pipeline.roles(), self.to.clock())
+                .on_checkpoint(move || tell(seen.records(), seen.bytes()));
+            let config = self.config(&observers);
+            let error = match pipeline.run(&self.to, &mut *store, &config, stop.clone()).await {
+                Ok(summary) => total.add(summary),
+                Err((error, summary)) => {
+                    total.add(summary);
+                    Some(error)
+                }
+            };
+            observers.close().await;
+            let lacks = error.as_ref().and_then(Lacking::of);
+            let now = match lacks {
+                Some(_) => self.to.topic(&self.args.to).await?.partitions(),
+                None => partitions,
+            };
+            if now <= partitions {
+                return Ok((total, error));
+            }
+            context.say(format!("{} has {now} partitions now; going on", self.args.to));
+            partitions = now;
+        }
+    }
+
+    fn source(&self, finished: bool, partitions: i32, read: &Arc<Read>) -> MirrorSource {
+        let source = self.properties.apply(KafkaSource::new(&self.from, [self.args.from.as_str()]));
+        let source = match (self.args.until_end, finished) {
+            (false, _) => source,
+            (true, false) => source.until_end(),
+            // The last run came to its end. This one reads what was written since.
+            (true, true) => source.until_new_end(),
+        };
+        MirrorSource {
+            source,
+            origin: self.origin.clone(),
+            to: Arc::from(self.args.to.as_str()),
+            partitions,
+            read: Arc::clone(read),
+        }
+    }
+
+    fn config(&self, observers: &Observers) -> RunConfig {
+        let mut config = RunConfig::default();
+        config.checkpoints.interval = self.args.options.checkpoint_interval;
+        config.max_block = self.max_block;
+        config.restart_attempts = RESTARTS;
+        config.restart_delay = RESTART_DELAY;
+        config.on_hanging =
+            if self.args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report };
+        config.observer = observers.observer();
+        config.steps = self.steps.clone();
+        config
+    }
+}
+
+impl Total {
+    /// Nothing more to say of a run that ended well.
+    fn add(&mut self, summary: RunSummary) -> Option<RunError> {
+        self.records += summary.records;
+        self.bytes += summary.bytes;
+        self.checkpoints += summary.checkpoints;
+        self.resumed += summary.resumed;
+        self.aborted += summary.aborted;
+        self.hanging = summary.hanging;
+        self.finished = summary.finished;
+        None
+    }
+}
+
+fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -> anyhow::Result<Exit> {
+    for hanging in &total.hanging {
+        tell_hanging(&hanging.transactional_id, None)?;
+    }
+    let object = json!({
+        "records": total.records,
+        "bytes": total.bytes,
+        "checkpoints": total.checkpoints,
+        "resumed": total.resumed,
+        "aborted": total.aborted,
+        "hanging": total.hanging.len(),
+        "finished": total.finished,
+    });
+    if context.json() {
+        context.print(object.to_string())?;
+    } else if error.is_none() {
+        let counts = [(total.resumed, "resumed"), (total.aborted, "aborted")];
+        context.say(told((total.records, total.checkpoints), to, &counts));
+    }
+    if let Some(error) = error {
+        tell(format!("kafka-2pc: {error}"));
+        return Ok(exit_of(&error));
+    }
+    Ok(if total.hanging.is_empty() { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,112 @@
+//! Commits in the background: side by side, and never in the way of a writer.
+#![cfg(feature = "broker")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod kit;
+
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use kafka_2pc::{
+    broker::{Api, Profile, Reaction},
+    proto::resume::{CoordinatorState, First},
+    record::RecordRef,
+    sink::{Committer, SinkConfig, WriteError},
+};
+use kit::{
+    Bench, both,
+    job::{Kept, Run},
+    within,
+};
+
+const LONG: Duration = Duration::from_millis(800);
+
+fn config() -> SinkConfig {
+    SinkConfig::new("job").unwrap()
+}
+
+async fn open(b: &Bench) -> usize {
+    let listing = b.client.admin().list_transactions(&Default::default()).await.unwrap();
+    listing.transactions.iter().filter(|t| t.state == CoordinatorState::Ongoing).count()
+}
+
+/// Four prepared transactions, and a committer with so many connections, whose first EndTxn is answered late.
+async fn four(b: &Bench, connections: u16) -> (Vec<kafka_2pc::proto::committable::Committable>, Committer) {
+    let mut config = config();
+    config.commit_connections = connections;
+    let mut run = Run::start(b, &config, 4, &Kept::default()).await;
+    run.write(8).await;
+    let prepared = run.prepare().await;
+    b.fault(Api::EndTxn, Reaction::Delay(LONG));
+    (prepared, run.committer())
+}
+
+#[tokio::test]
+async fn one_commit_that_is_answered_late_holds_up_no_other() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        let (prepared, committer) = four(&b, 4).await;
+        let mut commits: FuturesUnordered<_> =
+            prepared.into_iter().map(|c| committer.commit_one(c, First::EndTxn)).collect();
+        for _ in 0..3 {
+            within(commits.next()).await.unwrap().result.unwrap();
+        }
+        assert_eq!(open(&b).await, 1, "three of four are committed, and one is late");
+        within(commits.next()).await.unwrap().result.unwrap();
+        assert_eq!(b.committed().await.len(), 8);
+    }
+}
+
+#[tokio::test]
+async fn counter_test_on_one_connection_commits_wait_for_each_other() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let (prepared, committer) = four(&b, 1).await;
+    let mut commits: FuturesUnordered<_> =
+        prepared.into_iter().map(|c| committer.commit_one(c, First::EndTxn)).collect();
+    assert!(tokio::time::timeout(LONG / 4, commits.next()).await.is_err());
+    while within(commits.next()).await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_commit_that_is_held_stops_the_writer_only_when_the_pool_is_empty_and_then_for_so_long() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        let mut config = config();
+        config.max_block = Duration::from_millis(30);
+        let mut run = Run::start(&b, &config, 1, &Kept::default()).await;
+        run.write(1).await;
+        let first = run.prepare().await;
+        run.durable(&first);
+        b.fault(Api::EndTxn, Reaction::Delay(LONG));
+        let committer = run.committer();
+        let held = tokio::spawn(async move { committer.commit(first).await });
+        while b.broker.requests(Api::EndTxn) < 1 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        for checkpoint in 2..=4 {
+            run.write(checkpoint).await;
+            let prepared = run.prepare().await;
+            assert_eq!(prepared.len(), 1);
+            run.durable(&prepared);
+        }
+        assert!(!held.is_finished(), "three checkpoints went by while the first one's commit was held");
+
+        let exhausted = run.writers[0].ready().unwrap_err();
+        assert!(exhausted.is_exhausted(), "{exhausted}");
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let record = RecordRef::value(b"4");
+        let blocked = within(run.writers[0].write(&run.topic, Some(0), record)).await.unwrap_err();
+        assert!(!blocked.is_exhausted() && matches!(blocked, WriteError::Blocked(_)), "{blocked}");
+        assert!(blocked.to_string().contains("max.block.ms = 30"), "{blocked}");
+
+        let [committed] = &within(held).await.unwrap()[..] else { panic!() };
+        assert!(committed.result.is_ok());
+        run.commit().await;
+        run.settle().await;
+        run.durable(&[]);
+        run.writers[0].ready().unwrap();
+        run.write(5).await;
+        run.complete().await;
+        assert_eq!(b.committed().await, ["0", "1", "2", "3", "4"]);
+    }
+}
