@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{event::TaskName, graph::GraphError, operator::OperatorError};
 use crate::{
     checkpoint::StoreError,
-    client::{ClientError, SendError, TopicError},
+    client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
         cause::CauseKind,
@@ -208,16 +208,7 @@ impl RunError {
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
             Self::Recover(RecoverError::Leftovers(_)) => return true,
-            Self::Recover(RecoverError::Client(error))
-            | Self::Client(error)
-            | Self::Topic(TopicError::Client(error))
-            | Self::Task(TaskError::Source { error: SourceError::Client(error), .. })
-            | Self::Task(TaskError::Source {
-                error: SourceError::Topic(TopicError::Client(error)), ..
-            }) => {
-                return matches!(error, ClientError::Unreachable(_) | ClientError::Call(_));
-            }
-            _ => return false,
+            _ => return self.no_answer(),
         };
         matches!(
             cause.kind,
@@ -227,6 +218,24 @@ impl RunError {
                 | CauseKind::SequenceGap
                 | CauseKind::Unreachable
         )
+    }
+
+    /// True when no broker answered.
+    fn no_answer(&self) -> bool {
+        let error = match self {
+            Self::Recover(RecoverError::Client(error))
+            | Self::Client(error)
+            | Self::Topic(TopicError::Client(error)) => error,
+            Self::Task(TaskError::Source {
+                error:
+                    SourceError::Client(error)
+                    | SourceError::Topic(TopicError::Client(error))
+                    | SourceError::Consumer(ConsumerError::Client(error)),
+                ..
+            }) => error,
+            _ => return false,
+        };
+        matches!(error, ClientError::Unreachable(_) | ClientError::Call(_))
     }
 }
 
