@@ -19,12 +19,12 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
 };
 use crate::{
     checkpoint::{
         JobStore,
-        pipeline::OnHanging,
+        pipeline::{LostTransaction, OnHanging},
         runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
         step::Steps,
     },
@@ -83,6 +83,7 @@ struct Total {
     resumed: u64,
     aborted: u64,
     hanging: Vec<CommittedButHanging>,
+    lost: Vec<LostTransaction>,
     finished: bool,
 }
 
@@ -94,7 +95,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let (to, sink) = args.options.configure(context, to, &mut |name, value| properties.take(name, value))?;
     // What is said of the client counts for both.
     let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..to.clone() });
-    let max_block = to.max_block;
     let to = Client::new(to.probe(steps.probe()));
     let topics = Topics::resolve(context, &args, (&from, &to)).await?;
     let mut store = job::store(context, &to, &args.options, &args.to).await?;
@@ -102,7 +102,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
-    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, max_block };
+    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps };
     let (total, error) = mirror.attempts(context, &mut *store).await?;
     report(context, &total, error, &mirror.args.to)
 }
@@ -116,7 +116,6 @@ struct Mirror {
     sink: SinkConfig,
     properties: Properties,
     steps: Steps,
-    max_block: Duration,
 }
 
 impl Mirror {
@@ -185,7 +184,6 @@ impl Mirror {
     fn config(&self, observers: &Observers) -> RunConfig {
         let mut config = RunConfig::default();
         config.checkpoints.interval = self.args.options.checkpoint_interval;
-        config.max_block = self.max_block;
         config.restart_attempts = RESTARTS;
         config.restart_delay = RESTART_DELAY;
         config.on_hanging =
@@ -205,6 +203,7 @@ impl Total {
         self.resumed += summary.resumed;
         self.aborted += summary.aborted;
         self.hanging = summary.hanging;
+        self.lost.extend(summary.lost);
         self.finished = summary.finished;
         None
     }
@@ -214,6 +213,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
     for hanging in &total.hanging {
         tell_hanging(&hanging.transactional_id, None)?;
     }
+    tell_lost(&total.lost);
     let object = json!({
         "records": total.records,
         "bytes": total.bytes,
@@ -221,6 +221,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         "resumed": total.resumed,
         "aborted": total.aborted,
         "hanging": total.hanging.len(),
+        "lost": total.lost.len(),
         "finished": total.finished,
     });
     if context.json() {
@@ -233,5 +234,6 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         tell(format!("kafka-2pc: {error}"));
         return Ok(exit_of(&error));
     }
-    Ok(if total.hanging.is_empty() { Exit::Done } else { Exit::Failed })
+    let exit = if total.hanging.is_empty() { Exit::Done } else { Exit::Failed };
+    Ok(exit_of_lost(&total.lost).unwrap_or(exit))
 }
