@@ -18,12 +18,13 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
     settings::{Command, JobConfig},
 };
 use crate::{
     checkpoint::{
         JobStore,
+        pipeline::LostTransaction,
         runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
     },
     client::{Client, ClientConfig},
@@ -76,6 +77,7 @@ struct Total {
     resumed: u64,
     aborted: u64,
     hanging: Vec<CommittedButHanging>,
+    lost: Vec<LostTransaction>,
     finished: bool,
 }
 
@@ -183,6 +185,7 @@ impl Total {
         self.resumed += summary.resumed;
         self.aborted += summary.aborted;
         self.hanging = summary.hanging;
+        self.lost.extend(summary.lost);
         self.finished = summary.finished;
         None
     }
@@ -192,6 +195,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
     for hanging in &total.hanging {
         tell_hanging(&hanging.transactional_id, None)?;
     }
+    tell_lost(&total.lost);
     let object = json!({
         "records": total.records,
         "bytes": total.bytes,
@@ -199,6 +203,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         "resumed": total.resumed,
         "aborted": total.aborted,
         "hanging": total.hanging.len(),
+        "lost": total.lost.len(),
         "finished": total.finished,
     });
     if context.json() {
@@ -211,5 +216,6 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         tell(format!("kafka-2pc: {error}"));
         return Ok(exit_of(&error));
     }
-    Ok(if total.hanging.is_empty() { Exit::Done } else { Exit::Failed })
+    let exit = if total.hanging.is_empty() { Exit::Done } else { Exit::Failed };
+    Ok(exit_of_lost(&total.lost).unwrap_or(exit))
 }

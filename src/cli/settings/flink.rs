@@ -51,13 +51,13 @@ pub(super) const PROPERTIES: &[Property] = &[
     .pipe(On::Only(&["EXACTLY_ONCE"], NOTHING_TO_ALIGN)),
     flink(
         "execution.checkpointing.max-concurrent-checkpoints",
-        ("1", "checkpoints that may be under way at once, up to 100"),
+        ("1", "checkpoints that may be under way at once, up to 100; each gives writers another id"),
         |c, v| number(v, 1, MOST_CONCURRENT).map(|n| c.run.checkpoints.max_concurrent = n as usize),
     )
     .pipe(On::Only(&["1"], "its one task takes one checkpoint after the other")),
     flink(
         "execution.checkpointing.tolerable-failed-checkpoints",
-        ("0", "checkpoints that may fail in a row before the job goes back, up to 100"),
+        ("0", "checkpoints that may fail in a row before the job goes back, up to 100; each gives writers another id"),
         |c, v| number(v, 0, MOST_FAILURES).map(|n| c.run.checkpoints.tolerable_failures = n),
     )
     .pipe(On::Only(&["0"], "a checkpoint that fails takes the one open transaction with it")),

@@ -44,8 +44,8 @@ pub(super) const PROPERTIES: &[Property] = &[
     kafka(
         "max.block.ms",
         (
-            "60000",
-            "how long a call is tried; also how long a writer waits for a free id, which `pipe` does for 300000 if nothing is set",
+            "60000; 300000 for a free id",
+            "how long a call is tried, and how long a writer waits for a free id",
         ),
         |c, v| wait(v).map(|d| (c.client.max_block, c.sink.max_block) = (d, d)),
     ),

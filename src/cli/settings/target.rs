@@ -176,7 +176,6 @@ impl JobConfig {
         // A checkpoint under way keeps an id, and one that failed does until a later one is complete.
         let kept = checkpoints.max_concurrent.saturating_add(checkpoints.tolerable_failures as usize);
         self.sink.slots = self.sink.slots.max(DEFAULT_SLOTS - 1 + kept);
-        self.run.max_block = self.client.max_block;
         Ok(())
     }
 }

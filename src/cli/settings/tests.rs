@@ -86,10 +86,10 @@ fn every_name_of_kafkas_clients_and_producers_changes_its_setting() {
         let set = kafkas(prefix);
         let set: Vec<&str> = set.iter().map(String::as_str).chain(["commit.connections=10"]).collect();
         for command in [Pipe, Mirror] {
-            let JobConfig { client: c, sink: s, run, .. } = taken(command, &set);
+            let JobConfig { client: c, sink: s, .. } = taken(command, &set);
             assert_eq!(&*c.client_id, "me");
             assert_eq!((c.request_timeout, c.setup_timeout, c.max_block), (ms(1), ms(2), ms(3)));
-            assert_eq!((s.max_block, run.max_block), (ms(3), ms(3)));
+            assert_eq!(s.max_block, ms(3));
             assert_eq!((s.transaction_timeout, s.delivery_timeout, s.linger), (ms(4), ms(5), ms(6)));
             assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
             assert_eq!((s.compression, s.max_in_flight, s.commit_connections), (Compression::Lz4, 2, 10));
