@@ -3,11 +3,16 @@
 
 mod kit;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kafka_2pc::{
     broker::{Api, BrokerConfig, Profile, Reaction},
-    client::{EndError, Prepared, SendError, TrySendError},
+    client::{Client, EndError, Prepared, SendError, TrySendError},
+    ids::TransactionalId,
+    net::{Probe, ProbeEvent},
     proto::cause::CauseKind,
     record::RecordRef,
 };
@@ -55,6 +60,39 @@ async fn several_partitions_and_topics_are_all_or_nothing() {
         let mut wanted: Vec<_> = [0, 2].iter().flat_map(|r| numbered(&format!("{r}-"), 10)).collect();
         wanted.sort();
         assert_eq!(seen, wanted);
+    }
+}
+
+/// `max.in.flight.requests.per.connection`: while the first answer is late, so many requests are on their way and no more.
+#[tokio::test]
+async fn no_more_requests_are_on_their_way_than_allowed() {
+    for allowed in [1, 3, 5] {
+        let b = Bench::new(Profile::kafka_4_4()).await;
+        let seen = Arc::new(Mutex::new((0, 0)));
+        let watched = Arc::clone(&seen);
+        let probe = Probe::new(move |event| {
+            let (now, most) = &mut *watched.lock().unwrap();
+            match event {
+                ProbeEvent::Written(Api::Produce) => *now += 1,
+                ProbeEvent::Answered(Api::Produce) => *now -= 1,
+                ProbeEvent::Written(_) | ProbeEvent::Answered(_) => {}
+            }
+            *most = (*now).max(*most);
+        });
+        let client = Client::new(kit::config_for(&b.broker).probe(probe));
+        let builder = client.transactional_producer(TransactionalId::new("a"));
+        let mut transaction = builder.batch_size(1).max_in_flight(allowed).lazy().begin();
+        let (topic, values) = (b.topic().await, numbered("", 20));
+        b.write(&mut transaction, &[&values[0]]).await;
+        b.fault(Api::Produce, Reaction::Delay(Duration::from_millis(500)));
+        for value in &values[1..] {
+            transaction.send(&topic, Some(0), RecordRef::value(value.as_bytes())).await.unwrap();
+            // The batch before this one has left, if it may.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        transaction.commit().await.unwrap();
+        assert_eq!(*seen.lock().unwrap(), (0, allowed));
+        assert_eq!(b.committed().await, values);
     }
 }
 

@@ -89,6 +89,8 @@ impl Plant {
             sink,
             job_id: "j".into(),
             checkpoint_interval: Duration::from_millis(10),
+            checkpoint_timeout: Duration::from_secs(600),
+            min_pause: Duration::ZERO,
             rate: Some(4000),
             on_bad_line: OnBadLine::Stop,
             refused: std::collections::BTreeMap::new(),
@@ -534,6 +536,33 @@ async fn a_job_whose_state_lies_in_an_object_store_goes_on_after_a_crash() {
         let refused = open(other).await.unwrap_err();
         assert!(matches!(refused, StoreError::Foreign { what: "cluster", .. }), "{refused}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_not_prepared_in_time_ends_the_run_and_nothing_is_doubled() {
+    for profile in both() {
+        let lines = numbered("line ", 50);
+        let plant = Plant::new(profile, &lines).await;
+        let job = Job { checkpoint_timeout: Duration::from_millis(20), ..plant.job() };
+        let reaction = Reaction::Delay(Duration::from_secs(2));
+        plant.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction });
+        let (error, _) = plant.run(&job).await.unwrap_err();
+        assert!(matches!(error, PipelineError::CheckpointTimeout { checkpoint: 1, .. }), "{error}");
+        assert!(error.is_transient() && error.to_string().contains("execution.checkpointing.timeout"));
+        finished(plant.run(&plant.job()).await);
+        assert_eq!(plant.seen().await, lines);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_keep_their_pause() {
+    let lines = numbered("line ", 400);
+    let plant = Plant::new(both().into_iter().next().unwrap(), &lines).await;
+    let job = Job { min_pause: Duration::from_secs(3600), ..plant.job() };
+    let summary = plant.run(&job).await.unwrap();
+    // A periodic one, the last one, and one without the committables.
+    assert!(summary.checkpoints <= 3, "{summary:?}");
+    assert_eq!(plant.seen().await, lines);
 }
 
 #[tokio::test(flavor = "multi_thread")]

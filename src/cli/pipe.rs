@@ -1,6 +1,6 @@
 //! `pipe`: lines into a topic, exactly once.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
 
@@ -10,15 +10,16 @@ use super::{
     exit::Exit,
     format::{Format, FormatName},
     job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    settings::{Command, JobConfig},
 };
 use crate::{
     checkpoint::{
         JobStore,
         pipeline::{
-            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, RefusedLines,
-            StopAfter, Summary,
+            self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, PipelineError, RefusedLines, StopAfter,
+            Summary,
         },
-        runner::{Observer, Role},
+        runner::{Observer, Role, RunConfig},
         step::Steps,
     },
     client::Client,
@@ -78,30 +79,26 @@ impl LineFormat for Format {
     }
 }
 
-/// How often a job is started again from its last checkpoint without completing another one.
-const RESTARTS: u32 = 3;
-
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
     let settings = args.options.settings()?;
-    let config = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
-    let (config, sink) = args.options.configure(context, config, &mut |_, _| None)?;
-    let client = Client::new(config);
+    let client = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
+    let config = args.options.configure(context, client, Command::Pipe)?;
+    let client = Client::new(config.client.clone());
     job::ensure_topic(context, &client, &args.topic, args.partitions).await?;
-    let mut store = job::store(context, &client, &args.options, &args.topic).await?;
+    let mut store = job::store(context, &client, (&args.options, &config), &args.topic).await?;
     let roles = [(pipeline::SOURCE, Role::Source), (pipeline::SINK, Role::Sink)];
     let roles = roles.map(|(uid, role)| (Arc::from(uid), role)).into();
     let observers = Observers::new(&args.options, roles, client.clock());
-    let job =
-        job(context, &args, &mut *store, Watched { sink, steps, observer: observers.observer() }).await?;
-    let result = attempts(context, &client, &mut *store, &job).await;
+    let watched = Watched { steps, observer: observers.observer() };
+    let job = job(context, &args, &mut *store, (&config, watched)).await?;
+    let result = attempts(context, &client, &mut *store, (&job, &config.run)).await;
     observers.close().await;
     report(context, result, &args)
 }
 
-/// A sink's settings, and who watches the job.
+/// Who watches the job.
 struct Watched {
-    sink: SinkConfig,
     steps: Steps,
     observer: Observer,
 }
@@ -110,11 +107,11 @@ async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
-    watched: Watched,
+    (config, watched): (&JobConfig, Watched),
 ) -> anyhow::Result<Job> {
-    let Watched { sink, steps, observer } = watched;
+    let Watched { steps, observer } = watched;
     let job_id = job::job_id(store).await?;
-    let prefix = job::prefix(&args.options, &args.topic, &job_id)?;
+    let prefix = job::prefix(config, &args.topic, &job_id)?;
     Ok(Job {
         topic: args.topic.clone(),
         source: match args.input.as_str() {
@@ -122,9 +119,11 @@ async fn job(
             path => LinesInput::File(path.into()),
         },
         format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
-        sink: SinkConfig { prefix, ..sink },
+        sink: SinkConfig { prefix, ..config.sink.clone() },
         job_id,
-        checkpoint_interval: args.options.checkpoint_interval,
+        checkpoint_interval: config.run.checkpoints.interval,
+        checkpoint_timeout: config.run.checkpoints.timeout,
+        min_pause: config.run.checkpoints.min_pause,
         rate: args.rate,
         on_bad_line: match args.on_bad_line {
             BadLineArg::Stop => OnBadLine::Stop,
@@ -135,7 +134,7 @@ async fn job(
             StopAfterArg::Prepare => StopAfter::Prepare,
             StopAfterArg::Durable => StopAfter::Durable,
         }),
-        on_hanging: if args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report },
+        on_hanging: config.run.on_hanging,
         steps,
         observer,
         progress: job::progress(context, bytes_of(&args.input)),
@@ -147,11 +146,11 @@ async fn attempts(
     context: &Context,
     client: &Client,
     store: &mut dyn JobStore,
-    job: &Job,
+    (job, config): (&Job, &RunConfig),
 ) -> (Summary, Option<PipelineError>) {
     let mut job = job.clone();
     let mut total = Summary::default();
-    let mut left = RESTARTS;
+    let mut left = config.restart_attempts;
     // A state that can't be read is reported by the run.
     let mut newest = store.load().await.ok().flatten().map(|c| c.id);
     let stop = signals(context);
@@ -168,13 +167,16 @@ async fn attempts(
             continue;
         }
         let now = store.load().await.ok().flatten().map(|c| c.id);
-        left = if now == newest { left - 1 } else { RESTARTS };
+        if now != newest {
+            left = config.restart_attempts;
+        }
         newest = now;
         if !error.is_transient() || !job.source.is_seekable() || left == 0 {
             return (total, Some(error));
         }
+        left -= 1;
         context.warn(format!("{error}; going on from the last checkpoint"));
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(config.restart_delay).await;
     }
 }
 

@@ -12,14 +12,9 @@ use crate::{
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Policy {
     /// How transactional ids are numbered: pooled (few, used again) or incrementing (a new one for each checkpoint)
-    #[arg(
-        long,
-        value_enum,
-        hide_possible_values = true,
-        value_name = "pooled|incrementing",
-        default_value = "pooled"
-    )]
-    naming: NamingArg,
+    /// [default: pooled]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "pooled|incrementing")]
+    naming: Option<NamingArg>,
     /// At records of a complete checkpoint that are lost, or of which nothing proves it: fail, or skip and count them
     #[arg(long, value_enum, hide_possible_values = true, value_name = "fail|skip", default_value = "fail")]
     on_lost: OnLostArg,
@@ -61,10 +56,11 @@ enum OnLostArg {
 impl Policy {
     /// Puts them into the sink's settings.
     pub(super) fn apply(&self, sink: &mut SinkConfig) {
-        sink.naming = match self.naming {
-            NamingArg::Pooled => Naming::Pooled,
-            NamingArg::Incrementing => Naming::Incrementing,
-        };
+        match self.naming {
+            Some(NamingArg::Pooled) => sink.naming = Naming::Pooled,
+            Some(NamingArg::Incrementing) => sink.naming = Naming::Incrementing,
+            None => {}
+        }
         sink.on_lost = match self.on_lost {
             OnLostArg::Fail => OnLost::Fail,
             OnLostArg::Skip => OnLost::Skip,

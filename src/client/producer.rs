@@ -22,6 +22,9 @@ use crate::{
     wire::versions::TransactionVersion,
 };
 
+/// The last batches of a producer of which a broker recognises repeats.
+pub(crate) const MAX_IN_FLIGHT: usize = 5;
+
 /// Settings of a producer, each with Kafka's name and default.
 #[derive(Debug, Clone)]
 pub(crate) struct ProducerConfig {
@@ -31,6 +34,7 @@ pub(crate) struct ProducerConfig {
     pub(crate) batch_bytes: usize,
     pub(crate) request_bytes: usize,
     pub(crate) buffer_bytes: usize,
+    pub(crate) in_flight: usize,
     pub(crate) compression: Compression,
     pub(crate) retry_backoff: Duration,
     pub(crate) retry_backoff_max: Duration,
@@ -53,6 +57,7 @@ impl ProducerBuilder {
             batch_bytes: 128 * 1024,
             request_bytes: 1 << 20,
             buffer_bytes: 32 << 20,
+            in_flight: MAX_IN_FLIGHT,
             compression: Compression::None,
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
@@ -101,6 +106,15 @@ impl ProducerBuilder {
     #[must_use]
     pub fn buffer_memory(mut self, bytes: usize) -> Self {
         self.config.buffer_bytes = bytes;
+        self
+    }
+
+    /// `max.in.flight.requests.per.connection`: how many requests of a transaction may be on their way to one broker, and
+    /// how many batches to one partition. Default 5, which is also the most: of so many batches a broker recognises
+    /// repeats. Values outside of 1 to 5 count as the nearest of these.
+    #[must_use]
+    pub fn max_in_flight(mut self, requests: usize) -> Self {
+        self.config.in_flight = requests.clamp(1, MAX_IN_FLIGHT);
         self
     }
 

@@ -178,7 +178,7 @@ enum Body {
 impl Task {
     fn new(shared: Arc<Shared>, link: Arc<Link>, identity: Identity, version: TransactionVersion) -> Self {
         let limits = Limits {
-            in_flight: 5,
+            in_flight: shared.config.in_flight,
             first_batch: match version {
                 TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
                 TransactionVersion::V2 => FirstBatch::Pipelined,

@@ -39,6 +39,9 @@ pub struct SinkConfig {
     pub request_bytes: usize,
     /// `buffer.memory` in bytes. Default 32 MiB.
     pub buffer_bytes: usize,
+    /// `max.in.flight.requests.per.connection`: how many requests of a writer may be on their way to one broker, 1 to 5.
+    /// Their order is kept in any case. Default 5.
+    pub max_in_flight: usize,
     /// `compression.type`. Default none.
     pub compression: Compression,
     /// What a commit does while a partition has no leader. Default: wait for one.
@@ -127,6 +130,7 @@ impl SinkConfig {
             batch_bytes: 128 * 1024,
             request_bytes: 1 << 20,
             buffer_bytes: 32 << 20,
+            max_in_flight: 5,
             compression: Compression::None,
             leaderless: Leaderless::Wait,
             commit_connections: 4,
@@ -168,6 +172,10 @@ impl SinkConfig {
                 return range(name, bytes.to_string(), "nothing fits into it");
             }
         }
+        if !(1..=5).contains(&self.max_in_flight) {
+            let why = "brokers recognise repeats of up to 5 batches, and none would never arrive";
+            return range("max.in.flight.requests.per.connection", self.max_in_flight.to_string(), why);
+        }
         if self.commit_connections == 0 {
             return range("commit.connections", "0".to_owned(), "a commit needs a connection");
         }
@@ -198,6 +206,10 @@ mod tests {
         assert!(refused(SinkConfig { batch_bytes: 0, ..good.clone() }).starts_with("batch.size = 0"));
         assert!(refused(SinkConfig { request_bytes: 0, ..good.clone() }).starts_with("max.request.size"));
         assert!(refused(SinkConfig { buffer_bytes: 0, ..good.clone() }).starts_with("buffer.memory"));
+        for max_in_flight in [0, 6] {
+            let refused = refused(SinkConfig { max_in_flight, ..good.clone() });
+            assert!(refused.starts_with("max.in.flight.requests.per.connection"), "{refused}");
+        }
         let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
         assert!(refused(never).starts_with("delivery.timeout.ms"));
         assert!(

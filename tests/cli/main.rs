@@ -9,5 +9,6 @@ mod pipe;
 mod program;
 #[path = "../raw/mod.rs"]
 mod raw;
+mod sheet;
 mod timeline;
 mod txn;

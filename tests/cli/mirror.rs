@@ -7,18 +7,19 @@ use std::{error::Error, process::Stdio, time::Duration};
 
 use crate::program::{Outcome, Ran, Stage, json_lines};
 use kafka_2pc::broker::Profile;
-use topics::{Contents, contents, fill};
+pub(crate) use topics::fill;
+use topics::{Contents, contents};
 
 /// Two clusters, and what is copied between them: `a` into `b`.
-struct Pair {
-    from: Stage,
-    to: Stage,
+pub(crate) struct Pair {
+    pub(crate) from: Stage,
+    pub(crate) to: Stage,
 }
 
 const PARTITIONS: i32 = 3;
 
 impl Pair {
-    async fn new(profile: Profile) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn new(profile: Profile) -> Result<Self, Box<dyn Error>> {
         let from = Stage::new(profile.clone(), 1).await?;
         let to = Stage::new(profile, 1).await?;
         from.broker.create_topic("a", PARTITIONS)?;
@@ -37,7 +38,7 @@ impl Pair {
         self.words(&format!("--state {} --checkpoint-interval 20ms --json {options}", state.display()))
     }
 
-    async fn mirror(&self, options: &str) -> Result<Ran, Box<dyn Error>> {
+    pub(crate) async fn mirror(&self, options: &str) -> Result<Ran, Box<dyn Error>> {
         self.to.run(&self.words(options)).await
     }
 
@@ -53,7 +54,7 @@ impl Pair {
         Ok((contents(&self.from.client, "a").await?, contents(&self.to.client, "b").await?))
     }
 
-    async fn expect_equal(&self) -> Result<u64, Box<dyn Error>> {
+    pub(crate) async fn expect_equal(&self) -> Result<u64, Box<dyn Error>> {
         let (a, b) = self.both().await?;
         assert_eq!(a.len(), b.len());
         for (place, (a, b)) in a.iter().zip(&b).enumerate() {

@@ -205,6 +205,8 @@ impl<'a> Running<'a> {
                 if self.complete_checkpoint().await? {
                     return Ok(false);
                 }
+                let paused = self.clock.now().after(self.job.min_pause);
+                self.next_checkpoint = self.next_checkpoint.max(paused);
             }
             if let Err(blocked @ WriteError::Blocked(_)) = self.writer.ready() {
                 return Err(blocked.into());
@@ -347,7 +349,15 @@ impl<'a> Running<'a> {
         let id = self.checkpoint.id + 1;
         self.job.steps.note(Note::Prepare);
         let began = self.clock.now();
-        let committable = self.writer.prepare_commit(id).await?;
+        let timeout = self.job.checkpoint_timeout;
+        let committable = tokio::select! {
+            biased;
+            prepared = self.writer.prepare_commit(id) => prepared?,
+            // What was not prepared is a leftover, which the next recovery aborts.
+            () = self.clock.sleep_until(Some(began.after(timeout))) => {
+                return Err(PipelineError::CheckpointTimeout { checkpoint: id, timeout });
+            }
+        };
         let prepared = self.clock.now();
         self.lines.clear();
         if committable.is_some() {

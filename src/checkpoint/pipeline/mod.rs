@@ -90,8 +90,13 @@ pub struct Job {
     pub sink: SinkConfig,
     /// The job's id, kept in its state.
     pub job_id: Arc<str>,
-    /// How far checkpoints are apart.
+    /// How far checkpoints are apart (`execution.checkpointing.interval`).
     pub checkpoint_interval: Duration,
+    /// How long a checkpoint may take to be prepared (`execution.checkpointing.timeout`). One that takes longer ends the
+    /// run with [`PipelineError::CheckpointTimeout`].
+    pub checkpoint_timeout: Duration,
+    /// From the end of a checkpoint to the next periodic one at least (`execution.checkpointing.min-pause`).
+    pub min_pause: Duration,
     /// At most so many records a second.
     pub rate: Option<u32>,
     /// What is done with a line that is no record.

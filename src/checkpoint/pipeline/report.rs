@@ -1,6 +1,6 @@
 //! What a job tells when it is over.
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use super::lines::RefusedLines;
 use crate::{
@@ -142,6 +142,14 @@ pub enum PipelineError {
     /// A checkpoint was not prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareCommitError),
+    /// A checkpoint was not prepared in time. Its transaction is aborted; the position before it is kept.
+    #[error("checkpoint {checkpoint} was not prepared within {timeout:?} (execution.checkpointing.timeout)")]
+    CheckpointTimeout {
+        /// The checkpoint.
+        checkpoint: u64,
+        /// How long it may take.
+        timeout: Duration,
+    },
     /// Background work panicked; that is a bug.
     #[error("a background task panicked; please report it")]
     Panicked,
@@ -200,7 +208,7 @@ impl PipelineError {
         use crate::proto::cause::CauseKind;
         let cause = match self {
             // Recovery waits for the commits, as long as they may take.
-            Self::Write(WriteError::Blocked(_)) => return true,
+            Self::Write(WriteError::Blocked(_)) | Self::CheckpointTimeout { .. } => return true,
             // A checkpoint that comes in time is all that it needs.
             Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
             _ => self.failure(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Options;
 use crate::{
     checkpoint::{Binding, CheckpointStore, DirectoryStore, JobStore, MemoryStore},
-    cli::{Usage, context::Context},
+    cli::{Usage, context::Context, settings::JobConfig},
     client::{Client, TopicError},
     net::Clock,
     proto::naming::IdPrefix,
@@ -45,7 +45,7 @@ pub(in crate::cli) async fn ensure_topic(
 pub(in crate::cli) async fn store(
     context: &Context,
     client: &Client,
-    options: &Options,
+    (options, config): (&Options, &JobConfig),
     topic: &str,
 ) -> anyhow::Result<Box<dyn JobStore>> {
     let Some(dir) = &options.state else {
@@ -58,8 +58,7 @@ pub(in crate::cli) async fn store(
         ..Binding::default()
     };
     let store = DirectoryStore::open(dir, binding)?;
-    let retained = options.settings()?.num_retained();
-    Ok(Box::new(match retained {
+    Ok(Box::new(match config.num_retained {
         Some(checkpoints) => store.num_retained(checkpoints),
         None => store,
     }))
@@ -80,8 +79,8 @@ pub(in crate::cli) async fn job_id(store: &mut dyn CheckpointStore) -> anyhow::R
 ///
 /// # Errors
 /// [`Usage`] for a prefix that can't be.
-pub(in crate::cli) fn prefix(options: &Options, topic: &str, job_id: &str) -> Result<IdPrefix, Usage> {
-    let prefix = match &options.transactional_id_prefix {
+pub(in crate::cli) fn prefix(config: &JobConfig, topic: &str, job_id: &str) -> Result<IdPrefix, Usage> {
+    let prefix = match &config.prefix {
         Some(prefix) => prefix.clone(),
         None => format!("{topic}-{job_id}"),
     };

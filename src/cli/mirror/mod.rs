@@ -7,11 +7,10 @@
 //! ```
 
 mod origin;
-mod properties;
 mod source;
 mod topics;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -20,13 +19,13 @@ use super::{
     crash,
     exit::Exit,
     job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    settings::{Command, JobConfig},
 };
 use crate::{
     checkpoint::{
         JobStore,
-        pipeline::{LostTransaction, OnHanging},
+        pipeline::LostTransaction,
         runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
-        step::Steps,
     },
     client::{Client, ClientConfig},
     proto::settle::CommittedButHanging,
@@ -34,7 +33,6 @@ use crate::{
     source::KafkaSource,
 };
 use origin::Origin;
-use properties::Properties;
 use source::{Lacking, MirrorSource, Read};
 use topics::{Partitions, Topics};
 
@@ -59,9 +57,9 @@ pub(super) struct Args {
     /// Stop where readers of committed records get at the start
     #[arg(long)]
     until_end: bool,
-    /// How many subtasks read and write side by side
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=128))]
-    parallelism: u32,
+    /// How many subtasks read and write side by side [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    parallelism: Option<u32>,
     #[command(flatten)]
     options: Options,
 }
@@ -69,10 +67,6 @@ pub(super) struct Args {
 /// Under these names the state holds what belongs to the source and to the sink.
 const SOURCE: &str = "source";
 const SINK: &str = "sink";
-
-/// How often a job goes back to its last checkpoint without completing another one.
-const RESTARTS: u32 = 3;
-const RESTART_DELAY: Duration = Duration::from_millis(500);
 
 /// What all attempts together have done.
 #[derive(Debug, Default)]
@@ -91,18 +85,19 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let steps = crash::steps()?;
     let to = context.client_config_of(args.to_bootstrap.as_deref())?;
     let from = context.client_config_of(args.from_bootstrap.as_deref())?;
-    let mut properties = Properties::default();
-    let (to, sink) = args.options.configure(context, to, &mut |name, value| properties.take(name, value))?;
+    let mut config = args.options.configure(context, to, Command::Mirror)?;
+    config.parallelism.option(args.parallelism);
+    config.run.steps = steps.clone();
     // What is said of the client counts for both.
-    let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..to.clone() });
-    let to = Client::new(to.probe(steps.probe()));
+    let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..config.client.clone() });
+    let to = Client::new(config.client.clone().probe(steps.probe()));
     let topics = Topics::resolve(context, &args, (&from, &to)).await?;
-    let mut store = job::store(context, &to, &args.options, &args.to).await?;
+    let mut store = job::store(context, &to, (&args.options, &config), &args.to).await?;
     let origin = Origin { cluster: topics.from_cluster.clone(), topic: Arc::from(args.from.as_str()) };
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
-    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps };
+    let mirror = Mirror { args, from, to, topics, origin, config };
     let (total, error) = mirror.attempts(context, &mut *store).await?;
     report(context, &total, error, &mirror.args.to)
 }
@@ -113,9 +108,7 @@ struct Mirror {
     to: Client,
     topics: Topics,
     origin: Origin,
-    sink: SinkConfig,
-    properties: Properties,
-    steps: Steps,
+    config: JobConfig,
 }
 
 impl Mirror {
@@ -126,8 +119,9 @@ impl Mirror {
         store: &mut dyn JobStore,
     ) -> anyhow::Result<(Total, Option<RunError>)> {
         let job_id = job::job_id(store).await?;
-        let prefix = job::prefix(&self.args.options, &self.args.to, &job_id)?;
-        let sink = SinkConfig { prefix, ..self.sink.clone() };
+        let prefix = job::prefix(&self.config, &self.args.to, &job_id)?;
+        let sink = SinkConfig { prefix, ..self.config.sink.clone() };
+        let parallelism = self.config.parallelism;
         let (read, stop) = (Arc::new(Read::default()), signals(context));
         let progress = job::progress(context, None);
         let (mut total, mut partitions) = (Total::default(), self.topics.to.partitions());
@@ -135,14 +129,14 @@ impl Mirror {
             let finished = store.load().await?.is_some_and(|checkpoint| checkpoint.is_finished());
             let source = self.source(finished, partitions, &read);
             let pipeline = Pipeline::new(Arc::clone(&job_id));
-            let records = pipeline.source(SOURCE, self.args.parallelism, source).by_partition();
+            let records = pipeline.source(SOURCE, parallelism.source(), source).by_partition();
             let spec = SinkSpec { topic: self.args.to.clone(), config: sink.clone() };
-            records.sink(SINK, self.args.parallelism, spec);
+            records.sink(SINK, parallelism.sink(), spec);
             let seen = Arc::clone(&read);
             let tell = Arc::clone(&progress);
             let observers = Observers::new(&self.args.options, pipeline.roles(), self.to.clock())
                 .on_checkpoint(move || tell(seen.records(), seen.bytes()));
-            let config = self.config(&observers);
+            let config = RunConfig { observer: observers.observer(), ..self.config.run.clone() };
             let error = match pipeline.run(&self.to, &mut *store, &config, stop.clone()).await {
                 Ok(summary) => total.add(summary),
                 Err((error, summary)) => {
@@ -165,7 +159,7 @@ impl Mirror {
     }
 
     fn source(&self, finished: bool, partitions: i32, read: &Arc<Read>) -> MirrorSource {
-        let source = self.properties.apply(KafkaSource::new(&self.from, [self.args.from.as_str()]));
+        let source = self.config.source.apply(KafkaSource::new(&self.from, [self.args.from.as_str()]));
         let source = match (self.args.until_end, finished) {
             (false, _) => source,
             (true, false) => source.until_end(),
@@ -179,18 +173,6 @@ impl Mirror {
             partitions,
             read: Arc::clone(read),
         }
-    }
-
-    fn config(&self, observers: &Observers) -> RunConfig {
-        let mut config = RunConfig::default();
-        config.checkpoints.interval = self.args.options.checkpoint_interval;
-        config.restart_attempts = RESTARTS;
-        config.restart_delay = RESTART_DELAY;
-        config.on_hanging =
-            if self.args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report };
-        config.observer = observers.observer();
-        config.steps = self.steps.clone();
-        config
     }
 }
 

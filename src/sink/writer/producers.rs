@@ -46,6 +46,7 @@ impl Producers {
             .batch_size(config.batch_bytes)
             .max_request_size(config.request_bytes)
             .buffer_memory(config.buffer_bytes)
+            .max_in_flight(config.max_in_flight)
             .compression(config.compression);
         match self.pairs.remove(&slot) {
             Some(Pair::Returned(identity)) => builder.returned(identity),

@@ -18,7 +18,11 @@ async fn topics_that_do_not_fit_are_refused() -> Outcome {
         ("--from a --to narrow", 1, "narrow has 2 partitions, fewer than 3 of a"),
         ("--from missing --to b --partitions 3", 1, "missing"),
         ("--from a --to b --partitions 3 --set bootstrap.servers=x:1", 2, "--from-bootstrap"),
-        ("--from a --to b --partitions 3 --set auto.offset.reset=latest", 2, "begins at the beginning"),
+        (
+            "--from a --to b --partitions 3 --set auto.offset.reset=latest",
+            2,
+            "scan.startup.mode=latest-offset",
+        ),
         ("--from a --to b --partitions 3 --parallelism 0", 2, "parallelism"),
     ] {
         let ran = pair.to.run(&mirror(options)).await?;

@@ -15,7 +15,7 @@ type Parts = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Option<Vec<u8>>)>,
 pub(super) type Contents = Vec<(i32, Parts)>;
 
 /// Writes 90 records from number `first` on, and in between some that are aborted. Gives the number of the committed ones.
-pub(super) async fn fill(client: &Client, name: &str, first: u64) -> Result<u64, Box<dyn Error>> {
+pub(crate) async fn fill(client: &Client, name: &str, first: u64) -> Result<u64, Box<dyn Error>> {
     let topic = client.topic(name).await?;
     let producer = client.transactional_producer(TransactionalId::new("filler"));
     let mut producer = producer.batch_size(300).init().await?;

@@ -1,0 +1,165 @@
+//! Settings with Kafka's names, of producers, consumers and clients; and our own one.
+
+use std::sync::Arc;
+
+use super::{
+    JobConfig,
+    table::{Apply, On, Owner, Property, as_it_is},
+    text::{bytes, millis, number, wait},
+};
+use crate::{client::ClientConfig, client::OutOfRangePolicy, record::Compression};
+
+/// The brokers to begin with.
+pub(super) const SERVERS: &str = "bootstrap.servers";
+
+const fn kafka(name: &'static str, told: (&'static str, &'static str), apply: Apply) -> Property {
+    Property::new(Owner::Kafka, name, told, apply)
+}
+
+/// Of the consumer in front of a mirror.
+const fn consumer(name: &'static str, told: (&'static str, &'static str), apply: Apply) -> Property {
+    kafka(name, told, apply).pipe(On::Refuses(LINES))
+}
+
+pub(super) const LINES: &str = "it reads lines, not a topic";
+
+pub(super) const PROPERTIES: &[Property] = &[
+    kafka(SERVERS, ("", "brokers of the cluster to begin with"), |c, v| {
+        c.client.bootstrap = ClientConfig::new(v).map_err(|e| e.to_string())?.bootstrap;
+        Ok(())
+    })
+    .mirror(On::Refuses("use --from-bootstrap and --to-bootstrap")),
+    kafka("client.id", ("kafka-2pc", "how brokers name this program in logs and quotas"), |c, v| {
+        c.client.client_id = Arc::from(v);
+        Ok(())
+    }),
+    kafka("request.timeout.ms", ("30000", "how long an answer may take"), |c, v| {
+        wait(v).map(|d| c.client.request_timeout = d)
+    }),
+    kafka(
+        "socket.connection.setup.timeout.ms",
+        ("10000", "name resolution, connect and handshake together"),
+        |c, v| wait(v).map(|d| c.client.setup_timeout = d),
+    ),
+    kafka(
+        "max.block.ms",
+        (
+            "60000; 300000 for a free id",
+            "how long a call is tried, and how long a writer waits for a free id",
+        ),
+        |c, v| wait(v).map(|d| (c.client.max_block, c.sink.max_block) = (d, d)),
+    ),
+    kafka(
+        "transaction.timeout.ms",
+        ("900000", "when brokers abort a transaction, prepared or not"),
+        |c, v| millis(v).map(|d| c.sink.transaction_timeout = d),
+    ),
+    kafka(
+        "delivery.timeout.ms",
+        ("120000", "a record that is not acknowledged by then fails its transaction"),
+        |c, v| wait(v).map(|d| c.sink.delivery_timeout = d),
+    ),
+    kafka("linger.ms", ("5", "how long a batch waits for more records"), |c, v| {
+        millis(v).map(|d| c.sink.linger = d)
+    }),
+    kafka("batch.size", ("131072", "bytes of a batch, before compression"), |c, v| {
+        bytes(v).map(|n| c.sink.batch_bytes = n)
+    }),
+    kafka("max.request.size", ("1048576", "bytes of a request, and of one record"), |c, v| {
+        bytes(v).map(|n| c.sink.request_bytes = n)
+    }),
+    kafka("buffer.memory", ("33554432", "bytes of a writer that are not acknowledged yet"), |c, v| {
+        bytes(v).map(|n| c.sink.buffer_bytes = n)
+    }),
+    kafka("compression.type", ("lz4", "`none` or `lz4`"), |c, v| {
+        compression(v).map(|codec| c.sink.compression = codec)
+    }),
+    kafka(
+        "max.in.flight.requests.per.connection",
+        ("5", "requests of a writer that may be on their way to one broker, 1 to 5; order is kept"),
+        |c, v| number(v, 1, 5).map(|n| c.sink.max_in_flight = n as usize),
+    ),
+    fixed(
+        "acks",
+        ("all", "who must have a record before it counts"),
+        On::Only(&["all", "-1"], "transactions need acks=all"),
+    ),
+    fixed(
+        "enable.idempotence",
+        ("true", "repeats are recognised"),
+        On::Only(&["true"], "transactions need idempotence"),
+    ),
+    consumer("isolation.level", ("read_committed", "which records are read"), as_it_is)
+        .mirror(On::Only(&["read_committed"], "what is not committed is not copied")),
+    consumer(
+        "auto.offset.reset",
+        (
+            "none",
+            "at a position that retention has removed: `none` is an error that tells what is missing, `earliest` goes on with a warning",
+        ),
+        |c, v| offset_reset(v).map(|policy| c.source.out_of_range = policy),
+    ),
+    consumer("fetch.max.wait.ms", ("500", "how long a broker waits for records"), |c, v| {
+        millis(v).map(|d| c.source.max_wait = Some(d))
+    }),
+    consumer("fetch.max.bytes", ("8388608", "bytes of one answer"), |c, v| {
+        bytes(v).map(|n| c.source.max_bytes = Some(clamped(n)))
+    }),
+    consumer("max.partition.fetch.bytes", ("1048576", "bytes of one partition in an answer"), |c, v| {
+        bytes(v).map(|n| c.source.max_partition_bytes = Some(clamped(n)))
+    }),
+    Property::new(
+        Owner::Ours,
+        "commit.connections",
+        ("4", "connections to each coordinator over which commits are spread"),
+        |c, v| number(v, 1, u32::from(u16::MAX)).map(|n| c.sink.commit_connections = n as u16),
+    ),
+];
+
+const fn fixed(name: &'static str, told: (&'static str, &'static str), only: On) -> Property {
+    kafka(name, told, as_it_is).pipe(only).mirror(only)
+}
+
+pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
+    ("security.protocol", "TLS and SASL are not supported yet"),
+    ("ssl.", "TLS is not supported yet"),
+    ("sasl.", "SASL is not supported yet"),
+    ("transactional.id", "ids come from --transactional-id-prefix"),
+    ("retries", "what may pass is tried again until delivery.timeout.ms"),
+    ("group.id", "positions lie in checkpoints, not in a consumer group"),
+    ("enable.auto.commit", "positions lie in checkpoints, not in a consumer group"),
+    ("partitioner.class", "keys are placed as Kafka's Java client does"),
+    ("key.serializer", "records are bytes"),
+    ("value.serializer", "records are bytes"),
+    ("key.deserializer", "records are bytes"),
+    ("value.deserializer", "records are bytes"),
+];
+
+fn compression(value: &str) -> Result<Compression, String> {
+    match value {
+        "none" => Ok(Compression::None),
+        "lz4" => Ok(Compression::Lz4),
+        "gzip" | "snappy" | "zstd" => Err(format!("{value} is not supported yet: none and lz4 are")),
+        _ => Err("it is no codec: none and lz4 are supported".into()),
+    }
+}
+
+fn offset_reset(value: &str) -> Result<OutOfRangePolicy, String> {
+    match value.parse().map_err(|e: crate::client::ConfigError| e.to_string())? {
+        OutOfRangePolicy::Latest => {
+            Err("a copy passes over nothing that is still there; to begin at the end, set \
+                                         scan.startup.mode=latest-offset"
+                .into())
+        }
+        policy @ (OutOfRangePolicy::Error | OutOfRangePolicy::Earliest) => Ok(policy),
+    }
+}
+
+fn clamped(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+/// How records are compressed, also by an option of the command line.
+pub(super) fn set_compression(config: &mut JobConfig, value: &str) -> Result<(), String> {
+    compression(value).map(|codec| config.sink.compression = codec)
+}
