@@ -9,7 +9,7 @@ use super::{
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Metrics, Observers, Options, exit_of, signals, tell_hanging, told},
 };
 use crate::{
     checkpoint::{
@@ -86,33 +86,35 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let settings = args.options.settings()?;
     let config = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
     let (config, sink) = args.options.configure(context, config, &mut |_, _| None)?;
+    let metrics = Metrics::start(&args.options).await?;
     let client = Client::new(config);
     job::ensure_topic(context, &client, &args.topic, args.partitions).await?;
     let mut store = job::store(context, &client, &args.options, &args.topic).await?;
     let roles = [(pipeline::SOURCE, Role::Source), (pipeline::SINK, Role::Sink)];
     let roles = roles.map(|(uid, role)| (Arc::from(uid), role)).into();
     let observers = Observers::new(&args.options, roles, client.clock());
-    let job =
-        job(context, &args, &mut *store, Watched { sink, steps, observer: observers.observer() }).await?;
+    let watched = Watched { sink, steps, observer: observers.observer(), metrics: &metrics };
+    let job = job(context, &args, &mut *store, watched).await?;
     let result = attempts(context, &client, &mut *store, &job).await;
     observers.close().await;
     report(context, result, &args)
 }
 
 /// A sink's settings, and who watches the job.
-struct Watched {
+struct Watched<'a> {
     sink: SinkConfig,
     steps: Steps,
     observer: Observer,
+    metrics: &'a Metrics,
 }
 
 async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
-    watched: Watched,
+    watched: Watched<'_>,
 ) -> anyhow::Result<Job> {
-    let Watched { sink, steps, observer } = watched;
+    let Watched { sink, steps, observer, metrics } = watched;
     let job_id = job::job_id(store).await?;
     let prefix = job::prefix(&args.options, &args.topic, &job_id)?;
     Ok(Job {
@@ -122,6 +124,7 @@ async fn job(
             path => LinesInput::File(path.into()),
         },
         format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
+        observer: metrics.count(observer, &prefix),
         sink: SinkConfig { prefix, ..sink },
         job_id,
         checkpoint_interval: args.options.checkpoint_interval,
@@ -137,7 +140,6 @@ async fn job(
         }),
         on_hanging: if args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report },
         steps,
-        observer,
         progress: job::progress(context, bytes_of(&args.input)),
     })
 }

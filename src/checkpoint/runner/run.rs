@@ -11,6 +11,7 @@ use super::{
     config::RunConfig,
     counters::Counters,
     error::{RunError, RunSummary, TaskError},
+    event::JobEvent,
     graph::{Kind, Node, Pipeline, SinkSpec},
     restore::Restored,
 };
@@ -119,6 +120,7 @@ impl Pipeline {
         store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
+        config.observer.event(client.clock().now(), &JobEvent::Recovered { report: &report });
         if let Some(error) = refused {
             look_after(&sink.committer(), &checkpoint).await?;
             return Err(error.into());

@@ -19,13 +19,13 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Metrics, Observers, Options, exit_of, signals, tell_hanging, told},
 };
 use crate::{
     checkpoint::{
         JobStore,
         pipeline::OnHanging,
-        runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
+        runner::{Observer, Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
         step::Steps,
     },
     client::{Client, ClientConfig},
@@ -92,6 +92,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let from = context.client_config_of(args.from_bootstrap.as_deref())?;
     let mut properties = Properties::default();
     let (to, sink) = args.options.configure(context, to, &mut |name, value| properties.take(name, value))?;
+    let metrics = Metrics::start(&args.options).await?;
     // What is said of the client counts for both.
     let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..to.clone() });
     let max_block = to.max_block;
@@ -102,7 +103,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
-    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, max_block };
+    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, max_block, metrics };
     let (total, error) = mirror.attempts(context, &mut *store).await?;
     report(context, &total, error, &mirror.args.to)
 }
@@ -117,6 +118,7 @@ struct Mirror {
     properties: Properties,
     steps: Steps,
     max_block: Duration,
+    metrics: Metrics,
 }
 
 impl Mirror {
@@ -143,7 +145,7 @@ impl Mirror {
             let tell = Arc::clone(&progress);
             let observers = Observers::new(&self.args.options, pipeline.roles(), self.to.clock())
                 .on_checkpoint(move || tell(seen.records(), seen.bytes()));
-            let config = self.config(&observers);
+            let config = self.config(self.metrics.count(observers.observer(), &sink.prefix));
             let error = match pipeline.run(&self.to, &mut *store, &config, stop.clone()).await {
                 Ok(summary) => total.add(summary),
                 Err((error, summary)) => {
@@ -182,7 +184,7 @@ impl Mirror {
         }
     }
 
-    fn config(&self, observers: &Observers) -> RunConfig {
+    fn config(&self, observer: Observer) -> RunConfig {
         let mut config = RunConfig::default();
         config.checkpoints.interval = self.args.options.checkpoint_interval;
         config.max_block = self.max_block;
@@ -190,7 +192,7 @@ impl Mirror {
         config.restart_delay = RESTART_DELAY;
         config.on_hanging =
             if self.args.options.repair_hanging { OnHanging::Repair } else { OnHanging::Report };
-        config.observer = observers.observer();
+        config.observer = observer;
         config.steps = self.steps.clone();
         config
     }
