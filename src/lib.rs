@@ -68,6 +68,7 @@ pub mod guide {
     /// [observer]: crate::guide::embedding#the-local-runner
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
+    /// [metrics]: crate::guide::operations#metrics
     #[doc = include_str!("../docs/cli.md")]
     pub mod cli {}
 }

@@ -12,6 +12,8 @@ mod handle;
 mod inspect;
 mod kept;
 mod memory;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod names;
 #[cfg(feature = "object-store")]
 mod object;

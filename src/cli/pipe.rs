@@ -9,7 +9,7 @@ use super::{
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
     settings::{Command, JobConfig},
 };
 use crate::{
@@ -84,13 +84,14 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let settings = args.options.settings()?;
     let client = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
     let config = args.options.configure(context, client, Command::Pipe)?;
+    let metrics = Metrics::start(&args.options).await?;
     let client = Client::new(config.client.clone());
     job::ensure_topic(context, &client, &args.topic, args.partitions).await?;
     let mut store = job::store(context, &client, (&args.options, &config), &args.topic).await?;
     let roles = [(pipeline::SOURCE, Role::Source), (pipeline::SINK, Role::Sink)];
     let roles = roles.map(|(uid, role)| (Arc::from(uid), role)).into();
     let observers = Observers::new(&args.options, roles, client.clock());
-    let watched = Watched { steps, observer: observers.observer() };
+    let watched = Watched { steps, observer: observers.observer(), metrics: &metrics };
     let job = job(context, &args, &mut *store, (&config, watched)).await?;
     let result = attempts(context, &client, &mut *store, (&job, &config.run)).await;
     observers.close().await;
@@ -98,18 +99,19 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
 }
 
 /// Who watches the job.
-struct Watched {
+struct Watched<'a> {
     steps: Steps,
     observer: Observer,
+    metrics: &'a Metrics,
 }
 
 async fn job(
     context: &Context,
     args: &Args,
     store: &mut dyn JobStore,
-    (config, watched): (&JobConfig, Watched),
+    (config, watched): (&JobConfig, Watched<'_>),
 ) -> anyhow::Result<Job> {
-    let Watched { steps, observer } = watched;
+    let Watched { steps, observer, metrics } = watched;
     let job_id = job::job_id(store).await?;
     let prefix = job::prefix(config, &args.topic, &job_id)?;
     Ok(Job {
@@ -119,6 +121,7 @@ async fn job(
             path => LinesInput::File(path.into()),
         },
         format: Arc::new(Format::new(args.format, args.key_separator.as_deref())?),
+        observer: metrics.count(observer, &prefix),
         sink: SinkConfig { prefix, ..config.sink.clone() },
         job_id,
         checkpoint_interval: config.run.checkpoints.interval,
@@ -136,7 +139,6 @@ async fn job(
         }),
         on_hanging: config.run.on_hanging,
         steps,
-        observer,
         progress: job::progress(context, bytes_of(&args.input)),
     })
 }

@@ -158,6 +158,12 @@ impl Deadlines {
         warned.filter(|warning| warning.age > Age::Young).collect()
     }
 
+    /// How long ago the oldest open or prepared transaction was begun; 0 if there is none.
+    #[must_use]
+    pub fn oldest(&self, now: Moment) -> Duration {
+        self.tracked.values().map(|tracked| now.since(tracked.begun)).max().unwrap_or_default()
+    }
+
     /// Those that have come to their next age since this was asked last; each age is told once.
     pub fn due(&mut self, now: Moment) -> Vec<DeadlineWarning> {
         let all = self.warnings(now);
@@ -209,12 +215,15 @@ mod tests {
         all.prepared(&id("a"));
         let both = [("a".to_owned(), Stage::Prepared, Age::Old), ("b".to_owned(), Stage::Open, Age::Half)];
         assert_eq!(ages(all.due(at(8))), both);
+        assert_eq!(all.oldest(at(8)), SECOND * 8);
         all.ended(&id("a"));
         assert_eq!(
             ages(all.due(at(13))),
             [("b".to_owned(), Stage::Open, Age::Over)],
             "one age may be missed"
         );
+        all.ended(&id("b"));
+        assert_eq!(all.oldest(at(14)), Duration::ZERO);
     }
 
     #[test]

@@ -308,6 +308,12 @@ impl Pool {
         self.slots.iter().map(|(slot, state)| (*slot, state))
     }
 
+    /// How many transactions may be open, prepared or not yet settled at once.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     fn free(&mut self) {
         let done = SlotState::Decided { listed: Listed::No, visible: Visible::Everywhere };
         self.slots.retain(|_, state| *state != done);

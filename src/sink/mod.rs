@@ -13,9 +13,11 @@ mod committer;
 mod config;
 mod lanes;
 mod recovery;
+mod usage;
 mod writer;
 
 pub use committer::{Committed, Committer};
 pub use config::{SinkConfig, SinkConfigError};
 pub use recovery::{RecoverError, RecoveryPhase, RecoveryReport, Share, Sink, SinkState};
+pub use usage::{SinkUsage, Taken};
 pub use writer::{PrepareCommitError, PrepareFailure, SinkWriter, WriteError};

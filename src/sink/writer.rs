@@ -7,7 +7,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 pub use self::error::{PrepareCommitError, PrepareFailure, WriteError};
 use self::producers::Producers;
-use super::config::SinkConfig;
+use super::{
+    config::SinkConfig,
+    usage::{SinkUsage, Taken},
+};
 use crate::{
     client::{Client, Prepared, Resumed, SendError, Topic, Transaction, TrySendError},
     ids::TransactionalId,
@@ -34,6 +37,7 @@ pub struct SinkWriter {
     current: Option<Current>,
     deadlines: Deadlines,
     pressure: Pressure,
+    taken: Taken,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,16 @@ impl SinkWriter {
         let pressure = Pressure::new(config.max_block);
         let clock = client.clock();
         let producers = Producers::new(client, config);
-        Self { clock, pool, producers, checkpoint, current: None, deadlines, pressure }
+        Self {
+            clock,
+            pool,
+            producers,
+            checkpoint,
+            current: None,
+            deadlines,
+            pressure,
+            taken: Taken::default(),
+        }
     }
 
     /// Takes a record, or says at once why not: for callers that must not wait.
@@ -73,6 +86,7 @@ impl SinkWriter {
             TrySendError::Failed(cause) => WriteError::Send(SendError::Failed(cause)),
         })?;
         current.records += 1;
+        self.taken.count(&record);
         Ok(())
     }
 
@@ -95,6 +109,7 @@ impl SinkWriter {
         };
         current.transaction.send(topic, partition, record).await?;
         current.records += 1;
+        self.taken.count(&record);
         Ok(())
     }
 
@@ -231,7 +246,14 @@ impl SinkWriter {
         self.producers.retain_free(|slot| self.pool.state(slot).is_none());
     }
 
-    /// The state of every slot in use, for metrics.
+    /// What it holds, in numbers, and what it has taken: for metrics.
+    #[must_use]
+    pub fn usage(&self) -> SinkUsage {
+        let usage = SinkUsage::of(self.pool.slots(), self.pool.capacity());
+        SinkUsage { oldest: self.deadlines.oldest(self.clock.now()), taken: self.taken, ..usage }
+    }
+
+    /// The state of every slot in use.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, &SlotState)> {
         self.pool.slots()
     }

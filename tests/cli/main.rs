@@ -4,6 +4,7 @@
 mod cat;
 mod checkpoints;
 mod cure;
+mod metrics;
 mod mirror;
 mod pipe;
 mod program;

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     checkpoint::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
+        runner::GivenUp,
         step::{Note, Part, Step},
     },
     client::{Client, SendError, Topic},
@@ -46,7 +47,9 @@ pub async fn run(
     let early = |e: PipelineError| (e, Summary::default());
     job.sink.validate().map_err(|e| early(e.into()))?;
     let mut running = Running::start(client, store, job).await.map_err(early)?;
-    match running.play(stop).await {
+    let played = running.play(stop).await;
+    running.told.ended(job, &running.writer);
+    match played {
         Ok(()) => Ok(running.summary),
         Err(e) => {
             // Readers must not wait for the timeout of what will never be committed.
@@ -152,6 +155,7 @@ impl<'a> Running<'a> {
             started: now,
             tick: now,
         };
+        running.told.recovered(job, &report);
         for lost in &report.lost {
             running.give_up(LostTransaction::from(lost));
         }
@@ -199,6 +203,7 @@ impl<'a> Running<'a> {
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<bool, PipelineError> {
         loop {
+            self.told.tick(self.job, &self.writer);
             let now = self.clock.now();
             if self.next_checkpoint <= now {
                 self.next_checkpoint = now.after(self.job.checkpoint_interval);
@@ -474,15 +479,17 @@ impl<'a> Running<'a> {
             (CommitAnswer::Committed, Ok(resumed)) => resumed,
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
+                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::Yes);
                 self.give_up(LostTransaction::from(&committed));
                 return Ok(());
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::No);
                 return Err(PipelineError::NotCommitted(vec![committed]));
             }
         };
         self.writer.decided(&committed.committable, resumed);
-        self.told.committed(self.job, &committed.committable.transactional_id);
+        self.told.committed(self.job, &committed.committable.transactional_id, &resumed.outcome);
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
             listed.status = CommitStatus::Decided(Decision::Commit);
         }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::{Job, SINK, SOURCE};
 use crate::{
-    checkpoint::runner::{JobEvent, TaskName},
+    checkpoint::runner::{GivenUp, JobEvent, TaskName, UsageTeller},
     ids::{Moment, TransactionalId},
     net::Clock,
-    proto::{checkpoint::CheckpointKind, committable::Committable},
+    proto::{checkpoint::CheckpointKind, committable::Committable, resume::Outcome},
+    sink::{RecoveryReport, SinkWriter},
 };
 
 /// Tells an observer.
@@ -17,6 +18,7 @@ pub(super) struct Told {
     sink: TaskName,
     /// Checkpoints whose commits are not visible yet, with the transaction.
     open: Vec<(u64, TransactionalId, Moment)>,
+    usage: UsageTeller,
 }
 
 /// When a checkpoint came where, before it is known whether there will be one.
@@ -29,7 +31,13 @@ pub(super) struct Prepared {
 impl Told {
     pub(super) fn new(clock: Clock) -> Self {
         let task = |uid: &str| TaskName { uid: Arc::from(uid), index: 0 };
-        Self { clock, source: task(SOURCE), sink: task(SINK), open: Vec::new() }
+        Self {
+            clock,
+            source: task(SOURCE),
+            sink: task(SINK),
+            open: Vec::new(),
+            usage: UsageTeller::default(),
+        }
     }
 
     /// A checkpoint was triggered and prepared. Reading stops for it, so that its barrier is everywhere at once.
@@ -67,13 +75,36 @@ impl Told {
     }
 
     /// A commit is decided.
-    pub(super) fn committed(&self, job: &Job, id: &TransactionalId) {
+    pub(super) fn committed(&self, job: &Job, id: &TransactionalId, outcome: &Outcome) {
         let now = self.clock.now();
         for (checkpoint, transactional_id, since) in self.open.iter().filter(|(_, open, _)| open == id) {
             let (checkpoint, took) = (*checkpoint, now.since(*since));
-            let event = JobEvent::Committed { checkpoint, task: &self.sink, transactional_id, took };
+            let task = &self.sink;
+            let event = JobEvent::Committed { checkpoint, task, transactional_id, took, outcome };
             job.observer.event(now, &event);
         }
+    }
+
+    /// The sink is recovered.
+    pub(super) fn recovered(&self, job: &Job, report: &RecoveryReport) {
+        job.observer.event(self.clock.now(), &JobEvent::Recovered { report });
+    }
+
+    /// A commit failed.
+    pub(super) fn not_committed(&self, job: &Job, id: &TransactionalId, given_up: GivenUp) {
+        let event = JobEvent::NotCommitted { task: &self.sink, transactional_id: id, given_up };
+        job.observer.event(self.clock.now(), &event);
+    }
+
+    /// The loop goes on: now and then it tells what the sink holds.
+    pub(super) fn tick(&mut self, job: &Job, writer: &SinkWriter) {
+        self.usage.tick((&job.observer, self.clock.now()), &self.sink, writer);
+    }
+
+    /// The run ends.
+    pub(super) fn ended(&self, job: &Job, writer: &SinkWriter) {
+        let event = JobEvent::Usage { task: &self.sink, usage: writer.usage() };
+        job.observer.event(self.clock.now(), &event);
     }
 
     /// A commit is on every partition.

@@ -19,7 +19,7 @@ use crate::{
     proto::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
-        resume::{Decision, First},
+        resume::{Decision, First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
     sink::{Committed, Committer, SinkWriter},
@@ -36,7 +36,7 @@ pub(super) enum Done {
 /// What the job is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcomes {
-    Committed { checkpoint: u64, id: TransactionalId, took: Duration },
+    Committed { checkpoint: u64, id: TransactionalId, took: Duration, outcome: Outcome },
     Visible { checkpoint: u64, id: TransactionalId },
 }
 
@@ -216,7 +216,8 @@ impl Commits {
         for listed in self.listed.iter_mut().filter(|l| l.entry.committable == *committable) {
             listed.entry.status = CommitStatus::Decided(Decision::Commit);
             let (id, took) = (committable.transactional_id.clone(), now.since(listed.since));
-            outcome = Some(Outcomes::Committed { checkpoint: listed.checkpoint, id, took });
+            let (checkpoint, how) = (listed.checkpoint, resumed.outcome.clone());
+            outcome = Some(Outcomes::Committed { checkpoint, id, took, outcome: how });
         }
         self.settle(committed.committable);
         Ok(outcome)

@@ -4,7 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     ids::{Moment, TransactionalId},
-    proto::checkpoint::{CheckpointKind, coordinator::AbortCause},
+    proto::{
+        checkpoint::{CheckpointKind, coordinator::AbortCause},
+        resume::Outcome,
+    },
+    sink::{RecoveryReport, SinkUsage, SinkWriter},
 };
 
 /// A subtask: its operator, and its number among the operator's subtasks.
@@ -34,7 +38,7 @@ pub enum Role {
 }
 
 /// Something that happened. A checkpoint passes these in about this order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum JobEvent<'a> {
     /// The coordinator triggered it.
@@ -89,6 +93,8 @@ pub enum JobEvent<'a> {
         transactional_id: &'a TransactionalId,
         /// From the notification on.
         took: Duration,
+        /// How it is known.
+        outcome: &'a Outcome,
     },
     /// The commit has reached every partition: readers see the records.
     Visible {
@@ -106,6 +112,36 @@ pub enum JobEvent<'a> {
         /// Why.
         cause: &'a AbortCause,
     },
+    /// The sink is recovered; the job begins, for the first time or again.
+    Recovered {
+        /// What was done.
+        report: &'a RecoveryReport,
+    },
+    /// A commit failed, or could not be proven. The job ends, or goes on without these records.
+    NotCommitted {
+        /// The subtask.
+        task: &'a TaskName,
+        /// The transaction.
+        transactional_id: &'a TransactionalId,
+        /// Whether its records are lost, or may be, and the job goes on without them.
+        given_up: GivenUp,
+    },
+    /// What a sink holds: about once a second, and when it ends.
+    Usage {
+        /// The subtask.
+        task: &'a TaskName,
+        /// The numbers.
+        usage: SinkUsage,
+    },
+}
+
+/// Whether a job goes on without the records of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It goes on without them.
+    Yes,
+    /// It ends with an error.
+    No,
 }
 
 type OnEvent = dyn Fn(Moment, &JobEvent<'_>) + Send + Sync;
@@ -118,6 +154,15 @@ impl Observer {
     /// Calls `on_event`, with the moment by the clock of the job's client.
     pub fn new(on_event: impl Fn(Moment, &JobEvent<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(on_event))
+    }
+
+    /// Tells both, this one first.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::new(move |at, event| {
+            self.event(at, event);
+            other.event(at, event);
+        })
     }
 
     pub(in crate::checkpoint) fn event(&self, at: Moment, event: &JobEvent<'_>) {
@@ -135,5 +180,29 @@ impl Default for Observer {
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
+    }
+}
+
+/// Tells of a sink's usage now and then.
+#[derive(Debug, Default)]
+pub(in crate::checkpoint) struct UsageTeller {
+    due: Moment,
+}
+
+/// How far two reports of a sink's usage are apart.
+const USAGE_EVERY: Duration = Duration::from_secs(1);
+
+impl UsageTeller {
+    /// Tells, if it is time to.
+    pub(in crate::checkpoint) fn tick(
+        &mut self,
+        (observer, now): (&Observer, Moment),
+        task: &TaskName,
+        writer: &SinkWriter,
+    ) {
+        if self.due <= now {
+            self.due = now.after(USAGE_EVERY);
+            observer.event(now, &JobEvent::Usage { task, usage: writer.usage() });
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::{
     config::RunConfig,
     counters::Counters,
     error::{RunError, RunSummary, TaskError},
+    event::JobEvent,
     graph::{Kind, Node, Pipeline, SinkSpec},
     restore::Restored,
 };
@@ -124,6 +125,7 @@ impl Pipeline {
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
         summary.lost.extend(report.lost.iter().map(LostTransaction::from));
+        config.observer.event(client.clock().now(), &JobEvent::Recovered { report: &report });
         if let Some(error) = refused {
             look_after(&sink.committer(), &checkpoint).await?;
             return Err(error.into());

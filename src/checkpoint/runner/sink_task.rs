@@ -8,7 +8,7 @@ use super::{
     commits::{Commits, Outcomes},
     counters::Counters,
     error::TaskError,
-    event::JobEvent,
+    event::{GivenUp, JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
     port::{Command, News, Port, SinkPart, TaskState},
@@ -56,12 +56,19 @@ pub(super) struct Progress {
     /// Complete, but not everything up to it is decided.
     unconfirmed: Option<u64>,
     closing: Option<Moment>,
+    usage: UsageTeller,
 }
 
 impl SinkTask {
     /// Runs until the job lets go of it. What is open then is aborted: readers must not wait for its timeout.
     pub(super) async fn run(mut self) -> Result<(), TaskError> {
         let result = self.work().await;
+        if let Err(TaskError::NotCommitted(committed)) = &result {
+            let transactional_id = &committed.committable.transactional_id;
+            let task = &self.port.name;
+            self.port.observe(JobEvent::NotCommitted { task, transactional_id, given_up: GivenUp::No });
+        }
+        self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
         if let Err(cause) = self.writer.abort().await {
             tracing::warn!(task = %self.port.name, %cause, "the open transaction is left to the next recovery");
         }
@@ -74,6 +81,8 @@ impl SinkTask {
                 self.arrival(arrival).await?;
             }
             let now = self.port.clock.now();
+            let watcher = (&self.port.observer, now);
+            self.progress.usage.tick(watcher, &self.port.name, &self.writer);
             let free = self.is_free()?;
             let more = free && self.burst().await?;
             if more {
@@ -218,10 +227,11 @@ impl SinkTask {
     fn told(&mut self, outcome: Option<Outcomes>) {
         let task = &self.port.name;
         match &outcome {
-            Some(Outcomes::Committed { checkpoint, id, took }) => {
+            Some(Outcomes::Committed { checkpoint, id, took, outcome }) => {
                 self.steps.note(Note::Took(Part::Commit, *took));
                 let (checkpoint, took) = (*checkpoint, *took);
-                self.port.observe(JobEvent::Committed { checkpoint, task, transactional_id: id, took });
+                let transactional_id = id;
+                self.port.observe(JobEvent::Committed { checkpoint, task, transactional_id, took, outcome });
             }
             Some(Outcomes::Visible { checkpoint, id }) => {
                 let checkpoint = *checkpoint;

@@ -70,7 +70,7 @@ impl TimelineFile {
     /// Takes an event, and does not wait.
     pub fn record(&self, at: Moment, event: &JobEvent<'_>) {
         let role = |uid: &str| self.roles.get(uid).copied().unwrap_or(Role::Operator);
-        let (checkpoint, stage, task) = line::of(event, role);
+        let Some((checkpoint, stage, task)) = line::of(event, role) else { return };
         // What a run brings to its end for the checkpoint that it began from has no trigger in it.
         if checkpoint > 0 {
             let task = task.map(|task| Arc::from(task.to_string()));

@@ -73,12 +73,12 @@ impl Stage {
 /// Which checkpoint of which run a line is about. Ids of checkpoints that were given up may come again in another run.
 pub(super) type Key = (i64, u64);
 
-/// The checkpoint and the stage of an event, and the subtask that it is of.
+/// The checkpoint and the stage of an event, and the subtask that it is of; `None` for what is no stage.
 pub(super) fn of<'a>(
     event: &JobEvent<'a>,
     role: impl Fn(&str) -> Role,
-) -> (u64, Stage, Option<&'a TaskName>) {
-    match *event {
+) -> Option<(u64, Stage, Option<&'a TaskName>)> {
+    Some(match *event {
         JobEvent::Triggered { checkpoint, .. } => (checkpoint, Stage::Triggered, None),
         JobEvent::Snapshot { checkpoint, task } => {
             let stage = match role(&task.uid) {
@@ -95,7 +95,8 @@ pub(super) fn of<'a>(
         JobEvent::Committed { checkpoint, task, .. } => (checkpoint, Stage::Committed, Some(task)),
         JobEvent::Visible { checkpoint, task, .. } => (checkpoint, Stage::Visible, Some(task)),
         JobEvent::Aborted { checkpoint, .. } => (checkpoint, Stage::GivenUp, None),
-    }
+        JobEvent::Recovered { .. } | JobEvent::NotCommitted { .. } | JobEvent::Usage { .. } => return None,
+    })
 }
 
 /// The line, with its end.

@@ -1,5 +1,6 @@
 //! What the commands share that run a job: `pipe` and `mirror`.
 
+mod metrics;
 mod observers;
 mod options;
 mod progress;
@@ -7,6 +8,7 @@ mod report;
 mod signals;
 mod state;
 
+pub(super) use metrics::Metrics;
 pub(super) use observers::Observers;
 pub(super) use options::Options;
 pub(super) use progress::progress;

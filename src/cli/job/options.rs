@@ -1,6 +1,6 @@
 //! Options of a job.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
     checkpoint::pipeline::OnHanging,
@@ -44,6 +44,9 @@ pub(in crate::cli) struct Options {
     /// How long brokers or this job may be away before anything is lost
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     tolerated_outage: Duration,
+    /// Serve metrics for Prometheus on this address, at /metrics; port 0 takes a free one and tells it
+    #[arg(long, value_name = "IP:PORT")]
+    pub(in crate::cli) metrics: Option<SocketAddr>,
     #[command(flatten)]
     policy: Policy,
 }

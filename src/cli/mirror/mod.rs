@@ -18,7 +18,7 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
     settings::{Command, JobConfig},
 };
 use crate::{
@@ -88,6 +88,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut config = args.options.configure(context, to, Command::Mirror)?;
     config.parallelism.option(args.parallelism);
     config.run.steps = steps.clone();
+    let metrics = Metrics::start(&args.options).await?;
     // What is said of the client counts for both.
     let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..config.client.clone() });
     let to = Client::new(config.client.clone().probe(steps.probe()));
@@ -97,7 +98,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
-    let mirror = Mirror { args, from, to, topics, origin, config };
+    let mirror = Mirror { args, from, to, topics, origin, config, metrics };
     let (total, error) = mirror.attempts(context, &mut *store).await?;
     report(context, &total, error, &mirror.args.to)
 }
@@ -109,6 +110,7 @@ struct Mirror {
     topics: Topics,
     origin: Origin,
     config: JobConfig,
+    metrics: Metrics,
 }
 
 impl Mirror {
@@ -136,7 +138,8 @@ impl Mirror {
             let tell = Arc::clone(&progress);
             let observers = Observers::new(&self.args.options, pipeline.roles(), self.to.clock())
                 .on_checkpoint(move || tell(seen.records(), seen.bytes()));
-            let config = RunConfig { observer: observers.observer(), ..self.config.run.clone() };
+            let observer = self.metrics.count(observers.observer(), &sink.prefix);
+            let config = RunConfig { observer, ..self.config.run.clone() };
             let error = match pipeline.run(&self.to, &mut *store, &config, stop.clone()).await {
                 Ok(summary) => total.add(summary),
                 Err((error, summary)) => {
