@@ -72,6 +72,16 @@ async fn mirror_copies_with_unaligned_and_concurrent_checkpoints_and_a_sink_of_o
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_may_double_records_says_so() -> Outcome {
+    let pair = Pair::new(Profile::kafka_4_4()).await?;
+    let written = fill(&pair.from.client, "a", 0).await?;
+    let ran = pair.mirror("--until-end --set execution.checkpointing.mode=at-least-once").await?;
+    assert!(ran.code == Some(0) && ran.err.contains("may be there twice"), "{ran:?}");
+    assert_eq!(pair.expect_equal().await?, written);
+    Ok(())
+}
+
 /// What was written before a copy began is not in it, if it begins at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_begins_where_scan_startup_mode_says() -> Outcome {

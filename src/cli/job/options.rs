@@ -12,7 +12,7 @@ use crate::{
         settings::{Command, JobConfig, Settings},
     },
     client::ClientConfig,
-    proto::pool::Reuse,
+    proto::{checkpoint::alignment::Mode, pool::Reuse},
     record::Compression,
     sink::SinkConfig,
 };
@@ -91,6 +91,11 @@ impl Options {
         self.overrule(&mut config)?;
         config.complete()?;
         config.sink.validate().map_err(|e| Usage(e.to_string()))?;
+        if config.run.mode == Mode::AtLeastOnce {
+            context.warn(
+                "execution.checkpointing.mode=AT_LEAST_ONCE: records may be there twice after a restart",
+            );
+        }
         if self.tolerated_outage.is_zero() {
             context.warn(
                 "--tolerated-outage 0: whatever is prepared when brokers or this job are away may be lost",

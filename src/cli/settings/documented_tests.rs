@@ -1,6 +1,10 @@
 //! The tables in the documents are the tables of the program.
 
-use super::table::{On, Owner, all, unsupported};
+use super::{
+    Command, JobConfig, Settings,
+    table::{On, Owner, all, unsupported},
+};
+use crate::{client::ClientConfig, sink::SinkConfig};
 
 fn cell(on: On) -> String {
     match on {
@@ -41,6 +45,25 @@ fn the_document_lists_every_setting_as_the_program_has_it() {
     let tables = tables();
     let missing: Vec<&str> = tables.lines().filter(|line| !page.lines().any(|l| l == *line)).collect();
     assert!(page.contains(&tables), "docs/cli.md, Properties, should be\n{tables}\nmissing: {missing:#?}");
+}
+
+#[test]
+fn the_example_in_the_document_is_taken_by_every_command() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md")).unwrap();
+    let example = page.split("```properties\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), example).unwrap();
+    let settings = Settings::read(Some(file.path()), &[]).unwrap();
+    for command in [Command::Pipe, Command::Mirror] {
+        let mut config =
+            JobConfig::new(ClientConfig::new("a:1").unwrap(), SinkConfig::new("unnamed").unwrap());
+        settings.apply(&mut config, command).unwrap();
+        config.complete().unwrap();
+        config.sink.validate().unwrap();
+        assert_eq!((config.run.checkpoints.interval.as_secs(), config.sink.batch_bytes), (30, 65_536));
+        assert_eq!(config.prefix.as_deref(), Some("flights-copy"));
+    }
+    assert_eq!(settings.repeated(), [""; 0]);
 }
 
 #[test]

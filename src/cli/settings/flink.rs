@@ -45,7 +45,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     ),
     flink(
         "execution.checkpointing.mode",
-        ("EXACTLY_ONCE", "`EXACTLY_ONCE` or `AT_LEAST_ONCE`: whether channels wait for barriers"),
+        ("EXACTLY_ONCE", "`EXACTLY_ONCE`, or `AT_LEAST_ONCE`: no channel waits for barriers, and records may be there twice after a restart"),
         |c, v| guarantee(v).map(|g| c.barriers.guarantee = g),
     )
     .pipe(On::Only(&["EXACTLY_ONCE"], NOTHING_TO_ALIGN)),

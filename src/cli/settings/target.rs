@@ -161,7 +161,7 @@ impl JobConfig {
         }
     }
 
-    /// Carries out what only makes sense once everything is known. `None` was said of what is not refused.
+    /// Carries out what makes sense only once everything is known.
     ///
     /// # Errors
     /// Settings that contradict one another.
