@@ -9,7 +9,7 @@ use super::{
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Metrics, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
 };
 use crate::{
     checkpoint::{
@@ -225,11 +225,7 @@ fn report(
     for hanging in &summary.hanging {
         tell_hanging(&hanging.transactional_id, hanging.file.as_deref())?;
     }
-    for lost in &summary.lost {
-        let (id, identity) = (&lost.committable.transactional_id, lost.committable.identity);
-        let records = lost.committable.records();
-        tell(format!("kafka-2pc: passed over: {id} ({identity}), {records} records: {}", lost.story));
-    }
+    tell_lost(&summary.lost);
     let object = json!({
         "records": summary.records,
         "bytes": summary.bytes,
@@ -258,8 +254,8 @@ fn report(
         }
         return Ok(exit_of(&error));
     }
-    if !summary.lost.is_empty() {
-        return Ok(if summary.lost.iter().any(|lost| lost.proven) { Exit::Lost } else { Exit::Undecidable });
+    if let Some(exit) = exit_of_lost(&summary.lost) {
+        return Ok(exit);
     }
     let failed = summary.bad_line.is_some() || !summary.hanging.is_empty();
     Ok(if failed { Exit::Failed } else { Exit::Done })

@@ -5,6 +5,7 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod lost;
 mod trouble;
 
 use std::{collections::BTreeMap, future::pending, time::Duration};

@@ -77,9 +77,9 @@ async fn ids_that_only_wait_for_the_next_checkpoint_do_not_keep_it_from_coming()
     let marker_delay = Duration::from_millis(300);
     let b = Bench::with(BrokerConfig { marker_delay, ..BrokerConfig::default() }).await;
     let mut store = MemoryStore::default();
-    let mut config = config();
-    config.max_block = Duration::from_secs(4);
+    let config = config();
     let mut sink = sink();
+    sink.max_block = Duration::from_secs(4);
     sink.slots = 2;
     let pipeline = Pipeline::new("job");
     let counted = by_key(pipeline.source("numbers", 1, numbers(Some(2_000)))).process("count", 1, || count);

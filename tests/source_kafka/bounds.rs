@@ -7,7 +7,7 @@ use kafka_2pc::{
 };
 
 use crate::{
-    abort, commit, end,
+    abort, commit, end, is_silent,
     kit::{Bench, TOPIC, both, numbered, within},
     offsets, open, opened, place, read, source,
 };
@@ -129,4 +129,19 @@ async fn the_offsets_of_a_snapshot_are_those_that_a_group_would_commit() {
     let mut states = reader.snapshot();
     states[0].state = "something".into();
     assert!(KafkaSource::offsets(&states).is_err());
+}
+
+#[tokio::test]
+async fn a_paced_source_hands_out_the_next_batch_when_those_before_are_paid_for() {
+    let b = Bench::with(BrokerConfig::default()).await;
+    let here = place(TOPIC, 0);
+    commit(&b.client, "a", &here, &numbered("a", 40)).await;
+    let source = source(&b.client, &[TOPIC]).until_end();
+    let mut paced = opened(&source.clone().records_per_second(1), &[]).await;
+    let first = within(paced.next()).await.unwrap().unwrap();
+    assert!(first.len() > 1, "a batch is not cut");
+    assert!(is_silent(paced.as_mut()).await);
+    // Waiting has taken nothing.
+    let mut rest = opened(&source, &paced.snapshot()).await;
+    assert_eq!(read(rest.as_mut(), usize::MAX).await, numbered("a", 40)[first.len()..]);
 }

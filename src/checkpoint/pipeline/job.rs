@@ -15,7 +15,6 @@ use super::{
 use crate::{
     checkpoint::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
-        runner::GivenUp,
         step::{Note, Part, Step},
     },
     client::{Client, SendError, Topic},
@@ -469,12 +468,14 @@ impl<'a> Running<'a> {
             (CommitAnswer::Committed, Ok(resumed)) => resumed,
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
-                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::Yes);
+                let id = &committed.committable.transactional_id;
+                self.told.not_committed(self.job, id);
+                self.told.given_up(self.job, id);
                 self.give_up(LostTransaction::from(&committed));
                 return Ok(());
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
-                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::No);
+                self.told.not_committed(self.job, &committed.committable.transactional_id);
                 return Err(PipelineError::NotCommitted(vec![committed]));
             }
         };
@@ -501,6 +502,7 @@ impl<'a> Running<'a> {
                     OnLost::Fail => return Err(error),
                     OnLost::Skip => {
                         tracing::error!(transactional_id = %committable.transactional_id, "{error}");
+                        self.told.given_up(self.job, &committable.transactional_id);
                         self.give_up(LostTransaction { committable, story: error.to_string(), proven: true });
                     }
                 }

@@ -179,7 +179,6 @@ impl Builder<'_> {
                 commits,
                 steps: self.around.config.steps.clone(),
                 counters: Arc::clone(&self.around.counters),
-                max_block: self.around.config.max_block,
                 settle_timeout: self.around.settle_timeout,
                 progress: Progress::default(),
             };

@@ -9,12 +9,16 @@ use futures::{StreamExt, stream::FuturesUnordered};
 
 use super::error::TaskError;
 use crate::{
-    checkpoint::{CommitStatus, ListedCommittable, pipeline::OnHanging},
-    client::{Client, Resumed},
+    checkpoint::{
+        CommitStatus, ListedCommittable,
+        pipeline::{LostTransaction, OnHanging},
+    },
+    client::Client,
     ids::{Moment, TransactionalId},
     net::Background,
     proto::{
         committable::Committable,
+        recovery::{CommitAnswer, OnLost},
         resume::{Decision, First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
@@ -32,8 +36,24 @@ pub(super) enum Done {
 /// What the job is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcomes {
-    Committed { checkpoint: u64, id: TransactionalId, took: Duration, outcome: Outcome },
-    Visible { checkpoint: u64, id: TransactionalId },
+    Committed {
+        checkpoint: u64,
+        id: TransactionalId,
+        took: Duration,
+        outcome: Outcome,
+    },
+    Visible {
+        checkpoint: u64,
+        id: TransactionalId,
+    },
+    /// The job goes on without it: it is not committed.
+    NotCommitted {
+        id: TransactionalId,
+    },
+    /// The job goes on without it: it is committed, and its records are gone.
+    Gone {
+        id: TransactionalId,
+    },
 }
 
 pub(super) struct Commits {
@@ -45,6 +65,8 @@ pub(super) struct Commits {
     lists: BTreeMap<u64, BTreeSet<TransactionalId>>,
     background: FuturesUnordered<Background<Done>>,
     hanging: Vec<CommittedButHanging>,
+    on_lost: OnLost,
+    lost: Vec<LostTransaction>,
 }
 
 struct Listed {
@@ -67,7 +89,7 @@ impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
         (client, committer): (Client, Committer),
-        on_hanging: OnHanging,
+        (on_hanging, on_lost): (OnHanging, OnLost),
         restored: Vec<ListedCommittable>,
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
@@ -79,6 +101,8 @@ impl Commits {
             lists: BTreeMap::new(),
             background: FuturesUnordered::new(),
             hanging: Vec::new(),
+            on_lost,
+            lost: Vec::new(),
         };
         let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
         for mut entry in restored {
@@ -147,6 +171,11 @@ impl Commits {
         &self.hanging
     }
 
+    /// What was passed over.
+    pub(super) fn lost(&self) -> &[LostTransaction] {
+        &self.lost
+    }
+
     /// Waits for the next end of something in the background; for ever if there is nothing. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Done, TaskError> {
         match self.background.next().await {
@@ -186,10 +215,16 @@ impl Commits {
         now: Moment,
         writer: &mut SinkWriter,
     ) -> Result<Option<Outcomes>, TaskError> {
-        let Ok(resumed @ Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), .. }) =
-            &committed.result
-        else {
-            return Err(TaskError::NotCommitted(Box::new(committed)));
+        let resumed = match (committed.answer(self.on_lost), &committed.result) {
+            (CommitAnswer::Committed, Ok(resumed)) => resumed,
+            (CommitAnswer::GivenUp, _) => {
+                committed.log_given_up();
+                self.give_up(LostTransaction::from(&committed), writer);
+                return Ok(Some(Outcomes::NotCommitted { id: committed.committable.transactional_id }));
+            }
+            (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                return Err(TaskError::NotCommitted(Box::new(committed)));
+            }
         };
         let committable = &committed.committable;
         writer.decided(committable, resumed);
@@ -214,8 +249,14 @@ impl Commits {
         match settled {
             // It stays listed, so that the next run says so, too.
             Ok(Settled { gone }) if !gone.is_empty() => {
-                let committable = Box::new(committable.clone());
-                return Err(TaskError::Gone { committable, partitions: gone });
+                let error = TaskError::Gone { committable: Box::new(committable.clone()), partitions: gone };
+                if self.on_lost == OnLost::Fail {
+                    return Err(error);
+                }
+                tracing::error!(transactional_id = %id, "{error}");
+                let (committable, story) = (committable.clone(), error.to_string());
+                self.give_up(LostTransaction { committable, story, proven: true }, writer);
+                return Ok(Some(Outcomes::Gone { id: id.clone() }));
             }
             Ok(_) => {
                 writer.settled(id);
@@ -263,6 +304,13 @@ impl Commits {
         if !self.hanging.contains(&hanging) {
             self.hanging.push(hanging);
         }
+    }
+
+    /// The job goes on without it, and with other ids.
+    fn give_up(&mut self, lost: LostTransaction, writer: &mut SinkWriter) {
+        writer.avoid(&lost.committable.transactional_id);
+        self.listed.retain(|l| l.entry.committable != lost.committable);
+        self.lost.push(lost);
     }
 
     fn drop_id(&mut self, id: &TransactionalId) {

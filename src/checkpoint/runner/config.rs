@@ -31,9 +31,6 @@ pub struct RunConfig {
     pub snapshots: Snapshots,
     /// Records that may wait between two subtasks. Default 1024.
     pub channel_capacity: usize,
-    /// `max.block.ms`: how long a sink waits for a free transactional id. Default 60 s. A checkpoint that failed keeps
-    /// one until a later one is complete: give the sink more slots than failures are tolerated in a row.
-    pub max_block: Duration,
     /// `restart-strategy.fixed-delay.attempts`: how often the job goes back to its last checkpoint by itself after a
     /// failure that may pass; a checkpoint that becomes complete begins the count anew. Default 3.
     pub restart_attempts: u32,
@@ -54,7 +51,6 @@ impl Default for RunConfig {
             mode: Mode::ExactlyOnce { aligned_timeout: None },
             snapshots: Snapshots::default(),
             channel_capacity: 1024,
-            max_block: Duration::from_secs(60),
             restart_attempts: 3,
             restart_delay: Duration::from_secs(1),
             on_hanging: OnHanging::default(),

@@ -5,13 +5,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{proto::settle::CommittedButHanging, record::Record};
+use crate::{checkpoint::pipeline::LostTransaction, proto::settle::CommittedButHanging, record::Record};
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     records: AtomicU64,
     bytes: AtomicU64,
     hanging: Mutex<Vec<CommittedButHanging>>,
+    lost: Mutex<Vec<LostTransaction>>,
 }
 
 impl Counters {
@@ -32,6 +33,14 @@ impl Counters {
 
     pub(super) fn hanging(&self, found: &[CommittedButHanging]) {
         self.hanging.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(found);
+    }
+
+    pub(super) fn lost(&self, found: &[LostTransaction]) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(found);
+    }
+
+    pub(super) fn take_lost(&self) -> Vec<LostTransaction> {
+        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn take_hanging(&self) -> Vec<CommittedButHanging> {

@@ -1,11 +1,9 @@
 //! Why a run ends early, and what it did.
 
-use std::time::Duration;
-
 use super::{event::TaskName, graph::GraphError, operator::OperatorError};
 use crate::{
-    checkpoint::StoreError,
-    client::{ClientError, SendError, TopicError},
+    checkpoint::{StoreError, pipeline::LostTransaction},
+    client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
         cause::CauseKind,
@@ -42,6 +40,9 @@ pub struct RunSummary {
     pub restarts: u64,
     /// Decided transactions whose marker is missing on a partition, now.
     pub hanging: Vec<CommittedButHanging>,
+    /// Transactions of complete checkpoints that are lost, or undecidable, and were passed over
+    /// ([`OnLost::Skip`](crate::proto::recovery::OnLost::Skip)).
+    pub lost: Vec<LostTransaction>,
     /// True when all sources came to their end, and everything is committed.
     pub finished: bool,
 }
@@ -137,17 +138,6 @@ pub enum TaskError {
         /// Why.
         error: PrepareCommitError,
     },
-    /// Every transactional id is in use.
-    #[error(
-        "{task}: no transactional id became free within {after:?} (max.block.ms): commits are late; look at the \
-         brokers, or give the sink more slots"
-    )]
-    Exhausted {
-        /// The subtask.
-        task: TaskName,
-        /// How long it waited.
-        after: Duration,
-    },
     /// A committable of a complete checkpoint is not committed.
     #[error("not committed: {} ({}): {}", .0.committable.transactional_id, .0.committable.identity, .0.story())]
     NotCommitted(Box<Committed>),
@@ -204,20 +194,11 @@ impl RunError {
             },
             // Recovery waits for the commits, as long as they may take.
             Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
-            Self::Task(TaskError::Exhausted { .. }) | Self::Checkpoint(_) => return true,
+            Self::Checkpoint(_) => return true,
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
             Self::Recover(RecoverError::Leftovers(_)) => return true,
-            Self::Recover(RecoverError::Client(error))
-            | Self::Client(error)
-            | Self::Topic(TopicError::Client(error))
-            | Self::Task(TaskError::Source { error: SourceError::Client(error), .. })
-            | Self::Task(TaskError::Source {
-                error: SourceError::Topic(TopicError::Client(error)), ..
-            }) => {
-                return matches!(error, ClientError::Unreachable(_) | ClientError::Call(_));
-            }
-            _ => return false,
+            _ => return self.no_answer(),
         };
         matches!(
             cause.kind,
@@ -227,6 +208,24 @@ impl RunError {
                 | CauseKind::SequenceGap
                 | CauseKind::Unreachable
         )
+    }
+
+    /// True when no broker answered.
+    fn no_answer(&self) -> bool {
+        let error = match self {
+            Self::Recover(RecoverError::Client(error))
+            | Self::Client(error)
+            | Self::Topic(TopicError::Client(error)) => error,
+            Self::Task(TaskError::Source {
+                error:
+                    SourceError::Client(error)
+                    | SourceError::Topic(TopicError::Client(error))
+                    | SourceError::Consumer(ConsumerError::Client(error)),
+                ..
+            }) => error,
+            _ => return false,
+        };
+        matches!(error, ClientError::Unreachable(_) | ClientError::Call(_))
     }
 }
 

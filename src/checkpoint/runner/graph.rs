@@ -39,7 +39,8 @@ pub struct SinkSpec {
     /// The topic. A record goes to the partition that it names, else to that of its key, as Kafka's Java client
     /// chooses it.
     pub topic: String,
-    /// How it is written to.
+    /// How it is written to. A checkpoint that failed keeps a slot until a later one is complete: give it more slots than
+    /// failures are tolerated in a row.
     pub config: SinkConfig,
 }
 

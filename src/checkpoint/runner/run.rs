@@ -16,9 +16,12 @@ use super::{
     restore::Restored,
 };
 use crate::{
-    checkpoint::{Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, step::Note},
+    checkpoint::{
+        Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, pipeline::LostTransaction,
+        step::Note,
+    },
     client::{Client, Topic},
-    proto::{checkpoint::CheckpointKind, pool::WriterState, settle::Settled},
+    proto::{checkpoint::CheckpointKind, pool::WriterState, recovery::OnLost, settle::Settled},
     sink::{Committer, RecoveryReport, Sink, SinkState, SinkWriter},
 };
 
@@ -94,6 +97,7 @@ impl Pipeline {
         summary.records += counters.records();
         summary.bytes += counters.bytes();
         summary.hanging = counters.take_hanging();
+        summary.lost.extend(counters.take_lost());
         summary.finished = matches!(result, Ok(CheckpointKind::Final));
         result.map(|_| ())
     }
@@ -120,6 +124,7 @@ impl Pipeline {
         store.recovered().await?;
         summary.resumed += report.resumed.len() as u64;
         summary.aborted += report.aborted.len() as u64;
+        summary.lost.extend(report.lost.iter().map(LostTransaction::from));
         config.observer.event(client.clock().now(), &JobEvent::Recovered { report: &report });
         if let Some(error) = refused {
             look_after(&sink.committer(), &checkpoint).await?;
@@ -132,7 +137,12 @@ impl Pipeline {
             states: store.states(),
             counters: Arc::clone(&counters),
             topic,
-            writers: with_commits((client, &sink), config, writers, (&checkpoint, report)),
+            writers: with_commits(
+                (client, &sink),
+                config,
+                (writers, spec.config.on_lost),
+                (&checkpoint, report),
+            ),
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
@@ -247,18 +257,20 @@ async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<()
 fn with_commits(
     (client, sink): (&Client, &Sink),
     config: &RunConfig,
-    writers: Vec<SinkWriter>,
+    (writers, on_lost): (Vec<SinkWriter>, OnLost),
     (checkpoint, report): (&Checkpoint, RecoveryReport),
 ) -> Vec<(SinkWriter, Commits)> {
     let states: Vec<WriterState> = writers.iter().map(SinkWriter::snapshot).collect();
     let owned = |index: usize, id| WriterState::owner(&states, id) == index;
     let one = |(index, writer): (usize, SinkWriter)| {
         let listed = checkpoint.committables.iter();
+        // What recovery has passed over is told, and then forgotten.
+        let kept = listed.filter(|l| report.lost.iter().all(|lost| lost.committable != l.committable));
         let listed: Vec<ListedCommittable> =
-            listed.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
+            kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
         let hanging = report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
         let ways = (client.clone(), sink.committer());
-        (writer, Commits::restored(ways, config.on_hanging, listed, hanging))
+        (writer, Commits::restored(ways, (config.on_hanging, on_lost), listed, hanging))
     };
     writers.into_iter().enumerate().map(one).collect()
 }

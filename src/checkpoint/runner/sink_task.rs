@@ -8,7 +8,7 @@ use super::{
     commits::{Commits, Outcomes},
     counters::Counters,
     error::TaskError,
-    event::{GivenUp, JobEvent, UsageTeller},
+    event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
     port::{Command, News, Port, SinkPart, TaskState},
@@ -39,8 +39,6 @@ pub(super) struct SinkTask {
     pub(super) commits: Commits,
     pub(super) steps: Steps,
     pub(super) counters: Arc<Counters>,
-    /// How long it waits for a free transactional id.
-    pub(super) max_block: Duration,
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
@@ -57,8 +55,6 @@ pub(super) struct Progress {
     uploads: FuturesUnordered<Background<(u64, Kept)>>,
     /// Complete, but not everything up to it is decided.
     unconfirmed: Option<u64>,
-    /// Since when there is no free id.
-    exhausted: Option<Moment>,
     closing: Option<Moment>,
     usage: UsageTeller,
 }
@@ -70,7 +66,7 @@ impl SinkTask {
         if let Err(TaskError::NotCommitted(committed)) = &result {
             let transactional_id = &committed.committable.transactional_id;
             let task = &self.port.name;
-            self.port.observe(JobEvent::NotCommitted { task, transactional_id, given_up: GivenUp::No });
+            self.port.observe(JobEvent::NotCommitted { task, transactional_id });
         }
         self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
         if let Err(cause) = self.writer.abort().await {
@@ -87,7 +83,7 @@ impl SinkTask {
             let now = self.port.clock.now();
             let watcher = (&self.port.observer, now);
             self.progress.usage.tick(watcher, &self.port.name, &self.writer);
-            let free = self.is_free(now)?;
+            let free = self.is_free()?;
             let more = free && self.burst().await?;
             if more {
                 tokio::task::yield_now().await;
@@ -118,16 +114,12 @@ impl SinkTask {
     }
 
     /// Whether a record can be written; an error when there was no free id for too long.
-    fn is_free(&mut self, now: Moment) -> Result<bool, TaskError> {
-        if !self.writer.is_exhausted() {
-            self.progress.exhausted = None;
-            return Ok(true);
+    fn is_free(&mut self) -> Result<bool, TaskError> {
+        match self.writer.ready() {
+            Ok(()) => Ok(true),
+            Err(e) if e.is_exhausted() => Ok(false),
+            Err(e) => Err(self.failed(e)),
         }
-        let since = *self.progress.exhausted.get_or_insert(now);
-        if now.since(since) < self.max_block {
-            return Ok(false);
-        }
-        Err(TaskError::Exhausted { task: self.port.name.clone(), after: self.max_block })
     }
 
     /// Writes some records. True when there are perhaps more.
@@ -245,6 +237,13 @@ impl SinkTask {
                 let checkpoint = *checkpoint;
                 self.port.observe(JobEvent::Visible { checkpoint, task, transactional_id: id });
             }
+            Some(Outcomes::NotCommitted { id: transactional_id }) => {
+                self.port.observe(JobEvent::NotCommitted { task, transactional_id });
+                self.port.observe(JobEvent::GivenUp { task, transactional_id });
+            }
+            Some(Outcomes::Gone { id: transactional_id }) => {
+                self.port.observe(JobEvent::GivenUp { task, transactional_id });
+            }
             None => {}
         }
         self.confirm();
@@ -266,6 +265,7 @@ impl SinkTask {
             return false;
         }
         self.counters.hanging(self.commits.hanging());
+        self.counters.lost(self.commits.lost());
         let part = SinkPart { listed: self.commits.unsettled(), writer: self.writer.snapshot() };
         self.port.tell(News::Closed(part));
         true

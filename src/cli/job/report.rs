@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use crate::{
-    checkpoint::{pipeline::PipelineError, runner::RunError},
+    checkpoint::{
+        pipeline::{LostTransaction, PipelineError},
+        runner::RunError,
+    },
     cli::{context::tell, exit::Exit},
     ids::TransactionalId,
 };
@@ -54,6 +57,24 @@ pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) ->
          or --repair-hanging writes the missing marker"
     ));
     Ok(())
+}
+
+/// Tells of transactions that were passed over.
+pub(in crate::cli) fn tell_lost(lost: &[LostTransaction]) {
+    for LostTransaction { committable, story, .. } in lost {
+        let (id, identity, records) =
+            (&committable.transactional_id, committable.identity, committable.records());
+        tell(format!("kafka-2pc: passed over: {id} ({identity}), {records} records: {story}"));
+    }
+}
+
+/// The exit code of a job that passed over something.
+pub(in crate::cli) fn exit_of_lost(lost: &[LostTransaction]) -> Option<Exit> {
+    match lost {
+        [] => None,
+        lost if lost.iter().any(|lost| lost.proven) => Some(Exit::Lost),
+        _ => Some(Exit::Undecidable),
+    }
 }
 
 /// The summary for people; of the counts only those that are not 0.

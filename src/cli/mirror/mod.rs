@@ -19,12 +19,12 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Metrics, Observers, Options, exit_of, signals, tell_hanging, told},
+    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
 };
 use crate::{
     checkpoint::{
         JobStore,
-        pipeline::OnHanging,
+        pipeline::{LostTransaction, OnHanging},
         runner::{Observer, Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
         step::Steps,
     },
@@ -83,6 +83,7 @@ struct Total {
     resumed: u64,
     aborted: u64,
     hanging: Vec<CommittedButHanging>,
+    lost: Vec<LostTransaction>,
     finished: bool,
 }
 
@@ -95,7 +96,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let metrics = Metrics::start(&args.options).await?;
     // What is said of the client counts for both.
     let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..to.clone() });
-    let max_block = to.max_block;
     let to = Client::new(to.probe(steps.probe()));
     let topics = Topics::resolve(context, &args, (&from, &to)).await?;
     let mut store = job::store(context, &to, &args.options, &args.to).await?;
@@ -103,7 +103,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
-    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, max_block, metrics };
+    let mirror = Mirror { args, from, to, topics, origin, sink, properties, steps, metrics };
     let (total, error) = mirror.attempts(context, &mut *store).await?;
     report(context, &total, error, &mirror.args.to)
 }
@@ -117,7 +117,6 @@ struct Mirror {
     sink: SinkConfig,
     properties: Properties,
     steps: Steps,
-    max_block: Duration,
     metrics: Metrics,
 }
 
@@ -187,7 +186,6 @@ impl Mirror {
     fn config(&self, observer: Observer) -> RunConfig {
         let mut config = RunConfig::default();
         config.checkpoints.interval = self.args.options.checkpoint_interval;
-        config.max_block = self.max_block;
         config.restart_attempts = RESTARTS;
         config.restart_delay = RESTART_DELAY;
         config.on_hanging =
@@ -207,6 +205,7 @@ impl Total {
         self.resumed += summary.resumed;
         self.aborted += summary.aborted;
         self.hanging = summary.hanging;
+        self.lost.extend(summary.lost);
         self.finished = summary.finished;
         None
     }
@@ -216,6 +215,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
     for hanging in &total.hanging {
         tell_hanging(&hanging.transactional_id, None)?;
     }
+    tell_lost(&total.lost);
     let object = json!({
         "records": total.records,
         "bytes": total.bytes,
@@ -223,6 +223,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         "resumed": total.resumed,
         "aborted": total.aborted,
         "hanging": total.hanging.len(),
+        "lost": total.lost.len(),
         "finished": total.finished,
     });
     if context.json() {
@@ -235,5 +236,6 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
         tell(format!("kafka-2pc: {error}"));
         return Ok(exit_of(&error));
     }
-    Ok(if total.hanging.is_empty() { Exit::Done } else { Exit::Failed })
+    let exit = if total.hanging.is_empty() { Exit::Done } else { Exit::Failed };
+    Ok(exit_of_lost(&total.lost).unwrap_or(exit))
 }
