@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, OnBadLine, OnHanging, StopAfter,
-    event::{Event, recheck, settle},
+    event::{Event, commit, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
+        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint, spans,
         step::{Note, Part, Step},
     },
     client::{Client, SendError, Topic},
@@ -23,7 +23,7 @@ use crate::{
     proto::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
-        resume::{Decision, First, Outcome},
+        resume::Decision,
         settle::{CommittedButHanging, SettleError, Settled},
     },
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
@@ -393,15 +393,9 @@ impl<'a> Running<'a> {
     }
 
     fn begin_commit(&mut self, committable: Committable) {
-        let (committer, steps, clock) = (self.committer.clone(), self.job.steps.clone(), self.clock);
-        let began = clock.now();
-        self.background.push(Background::start(async move {
-            let committed = committer.commit_one(committable, First::EndTxn).await;
-            if matches!(&committed.result, Ok(resumed) if resumed.outcome == Outcome::Committed) {
-                steps.note(Note::Took(Part::Commit, clock.now().since(began)));
-            }
-            Event::Committed(committed)
-        }));
+        let span = spans::commit(&self.job.job_id, self.checkpoint.id);
+        let (steps, clock) = (self.job.steps.clone(), self.clock);
+        self.background.push(commit(&self.committer, committable, (steps, clock), span));
     }
 
     async fn write_checkpoint(

@@ -2,16 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use tracing::Instrument;
 
 use super::error::TaskError;
 use crate::{
     checkpoint::{
         CommitStatus, ListedCommittable,
         pipeline::{LostTransaction, OnHanging},
+        spans,
     },
     client::Client,
     ids::{Moment, TransactionalId},
@@ -57,6 +60,7 @@ pub(super) enum Outcomes {
 }
 
 pub(super) struct Commits {
+    job: Arc<str>,
     client: Client,
     committer: Committer,
     on_hanging: OnHanging,
@@ -88,12 +92,13 @@ enum Stage {
 impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
-        (client, committer): (Client, Committer),
+        (job, client, committer): (Arc<str>, Client, Committer),
         (on_hanging, on_lost): (OnHanging, OnLost),
         restored: Vec<ListedCommittable>,
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
         let mut commits = Self {
+            job,
             client,
             committer,
             on_hanging,
@@ -143,9 +148,10 @@ impl Commits {
                 listed.stage = Stage::Committing;
                 listed.since = now;
                 let (committer, committable) = (self.committer.clone(), listed.entry.committable.clone());
-                self.background.push(Background::start(async move {
-                    Done::Committed(committer.commit_one(committable, First::EndTxn).await)
-                }));
+                let span = spans::commit(&self.job, listed.checkpoint);
+                let committing =
+                    async move { Done::Committed(committer.commit_one(committable, First::EndTxn).await) };
+                self.background.push(Background::start(committing.instrument(span)));
             }
         }
     }
