@@ -12,7 +12,7 @@ use std::{
 
 use metrics::{Label, Unit, counter, gauge, histogram};
 
-use super::runner::{GivenUp, JobEvent, Observer, TaskName};
+use super::runner::{JobEvent, Observer, TaskName};
 use crate::{
     ids::Moment,
     proto::resume::Outcome,
@@ -203,12 +203,8 @@ impl Job {
                     histogram!(VISIBLE, self.of(task)).record(at.since(*durable).as_secs_f64());
                 }
             }
-            JobEvent::NotCommitted { task, given_up, .. } => {
-                counter!(NOT_COMMITTED, self.of(task)).increment(1);
-                if *given_up == GivenUp::Yes {
-                    counter!(LOST, self.labels()).increment(1);
-                }
-            }
+            JobEvent::NotCommitted { task, .. } => counter!(NOT_COMMITTED, self.of(task)).increment(1),
+            JobEvent::GivenUp { .. } => counter!(LOST, self.labels()).increment(1),
             JobEvent::Recovered { report } => {
                 // Checkpoints that were under way are gone, and writers begin to count anew.
                 *seen = Seen::default();

@@ -53,8 +53,9 @@ fn a_checkpoint_is_measured_from_its_trigger_and_a_commit_until_it_is_visible() 
         // Of a run before: nobody knows since when.
         JobEvent::Visible { checkpoint: 0, task: &task, transactional_id },
         JobEvent::Aborted { checkpoint: 8, cause: &AbortCause::Subsumed { by: 9 } },
-        JobEvent::NotCommitted { task: &task, transactional_id, given_up: GivenUp::No },
-        JobEvent::NotCommitted { task: &task, transactional_id, given_up: GivenUp::Yes },
+        JobEvent::NotCommitted { task: &task, transactional_id },
+        JobEvent::NotCommitted { task: &task, transactional_id },
+        JobEvent::GivenUp { task: &task, transactional_id },
     ]);
     expect(
         &told,

@@ -20,6 +20,7 @@ mod object;
 mod owner;
 pub mod pipeline;
 pub mod runner;
+mod spans;
 mod state;
 pub mod step;
 mod store;

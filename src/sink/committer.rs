@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt};
+use tracing::{Instrument, Span};
 
 use super::{config::SinkConfig, lanes::Lanes};
 use crate::{
@@ -103,7 +104,15 @@ impl Committer {
             Some(timeout) => resume.timeout(timeout),
             None => resume,
         };
-        Committed { result: resume.commit().await, committable }
+        let committing = async {
+            let result = resume.commit().await;
+            match &result {
+                Ok(resumed) => tracing::debug!("{}", resumed.outcome.story()),
+                Err(error) => tracing::debug!(%error, "no outcome"),
+            }
+            result
+        };
+        Committed { result: committing.instrument(span(&committable)).await, committable }
     }
 
     /// Waits until the commit is on every partition: the answer to a commit proves the decision, not that readers
@@ -116,6 +125,18 @@ impl Committer {
     /// Cancel safe.
     pub async fn settle(&self, committable: &Committable) -> Result<Settled, SettleError> {
         let target = SettleTarget::of(committable, Decision::Commit);
-        self.client.settle(target, self.config.settle_timeout).await
+        let settling = async {
+            let settled = self.client.settle(target, self.config.settle_timeout).await;
+            if settled.is_ok() {
+                tracing::debug!("on every partition");
+            }
+            settled
+        };
+        settling.instrument(span(committable)).await
     }
+}
+
+/// What the log names, whatever the level.
+fn span(committable: &Committable) -> Span {
+    tracing::warn_span!("transaction", transactional_id = %committable.transactional_id)
 }

@@ -357,3 +357,22 @@ async fn a_loss_stops_the_job_or_is_counted_and_passed_over() -> Outcome {
     }
     Ok(())
 }
+
+/// A line about a commit tells whose it is, of which checkpoint, and under which id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_a_commit_names_job_checkpoint_and_transaction() -> Outcome {
+    let stage = Stage::new(Profile::kafka_4_4(), 1).await?;
+    let input = stage.path("input");
+    std::fs::write(&input, "1\n")?;
+    let words = "-vv pipe --topic a --partitions 1 --transactional-id-prefix p --input";
+    let ran = stage.run(&format!("{words} {}", input.display())).await?;
+    let named = |line: &&str| line.contains("commit{job=") && line.contains("checkpoint=1}");
+    let line = ran.err.lines().find(named).ok_or(format!("{ran:?}"))?;
+    assert!(line.contains("transaction{transactional_id=p-0-0}"), "{line}");
+    let words = "-vv mirror --from a --to b --partitions source --until-end --transactional-id-prefix q";
+    let ran = stage.run(words).await?;
+    let named = |line: &&str| line.contains("commit{job=") && line.contains("checkpoint=");
+    let line = ran.err.lines().find(named).ok_or(format!("{ran:?}"))?;
+    assert!(line.contains("transaction{transactional_id=q-0-0}"), "{line}");
+    Ok(())
+}

@@ -1,10 +1,16 @@
 //! Transactions of complete checkpoints that somebody else aborts.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kafka_2pc::{
     broker::{Api, Broker, Fault, Reaction},
-    checkpoint::{CheckpointStore, MemoryStore, runner::SinkSpec},
+    checkpoint::{
+        CheckpointStore, MemoryStore,
+        runner::{JobEvent, Observer, SinkSpec},
+    },
     client::Client,
     ids::TransactionalId,
     proto::recovery::OnLost,
@@ -41,10 +47,23 @@ async fn a_loss_while_the_job_runs_is_passed_over_and_counted_where_that_was_ask
         let b = Bench::new(profile).await;
         delay_commit(&b, Duration::from_millis(300));
         let mut store = MemoryStore::default();
-        let (job, config) = (losing(OnLost::Skip), config());
+        let (job, mut config) = (losing(OnLost::Skip), config());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        config.observer = Observer::new(move |_, event| match event {
+            JobEvent::NotCommitted { transactional_id, .. } => {
+                heard.lock().unwrap().push(("not committed", transactional_id.to_string()));
+            }
+            JobEvent::GivenUp { transactional_id, .. } => {
+                heard.lock().unwrap().push(("given up", transactional_id.to_string()));
+            }
+            _ => {}
+        });
         let (summary, ()) = tokio::join!(finish(&b, &mut store, &job, &config), take_over(&b.broker));
         let [lost] = &summary.lost[..] else { panic!("{summary:?}") };
         assert!(lost.proven && lost.committable.transactional_id.as_str() == "job-0-0", "{}", lost.story);
+        let both = ["not committed", "given up"].map(|what| (what, "job-0-0".to_owned()));
+        assert_eq!(*told.lock().unwrap(), both);
         let records = lost.committable.records();
         assert!(records > 0);
         assert_eq!(b.committed().await.len() as u64, RECORDS - records);

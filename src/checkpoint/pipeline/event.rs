@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use tracing::{Instrument, Span};
+
 use crate::{
+    checkpoint::step::{Note, Part, Steps},
     client::Client,
-    net::Background,
+    net::{Background, Clock},
     proto::{
         committable::Committable,
+        resume::{First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
     },
     sink::{Committed, Committer},
@@ -18,6 +22,24 @@ pub(super) enum Event {
     Committed(Committed),
     Settled(Box<Committable>, Result<Settled, SettleError>),
     Repaired(Box<CommittedButHanging>, Result<(), String>),
+}
+
+/// Commits, and notes how long that took.
+pub(super) fn commit(
+    committer: &Committer,
+    committable: Committable,
+    (steps, clock): (Steps, Clock),
+    span: Span,
+) -> Background<Event> {
+    let (committer, began) = (committer.clone(), clock.now());
+    let committing = async move {
+        let committed = committer.commit_one(committable, First::EndTxn).await;
+        if matches!(&committed.result, Ok(resumed) if resumed.outcome == Outcome::Committed) {
+            steps.note(Note::Took(Part::Commit, clock.now().since(began)));
+        }
+        Event::Committed(committed)
+    };
+    Background::start(committing.instrument(span))
 }
 
 /// Looks until the commit is on every partition.

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, OnBadLine, OnHanging, StopAfter,
-    event::{Event, recheck, settle},
+    event::{Event, commit, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
-        runner::GivenUp,
+        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint, spans,
         step::{Note, Part, Step},
     },
     client::{Client, SendError, Topic},
@@ -24,7 +23,7 @@ use crate::{
     proto::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
-        resume::{Decision, First, Outcome},
+        resume::Decision,
         settle::{CommittedButHanging, SettleError, Settled},
     },
     sink::{Committed, Committer, Share, Sink, SinkState, SinkWriter, WriteError},
@@ -108,7 +107,7 @@ impl<'a> Running<'a> {
     ) -> Result<Self, PipelineError> {
         let topic = client.topic(&job.topic).await?;
         let Restored { checkpoint, position, refused } = Restored::load(client, store, job, &topic).await?;
-        let input = Input::open(&job.source, position.clone(), line_limit(job)).await?;
+        let input = Input::open(&job.source, position.clone(), job.line_limit()).await?;
         let config = Arc::new(job.sink.clone());
         let state = SinkState {
             checkpoint: checkpoint.id,
@@ -404,15 +403,9 @@ impl<'a> Running<'a> {
     }
 
     fn begin_commit(&mut self, committable: Committable) {
-        let (committer, steps, clock) = (self.committer.clone(), self.job.steps.clone(), self.clock);
-        let began = clock.now();
-        self.background.push(Background::start(async move {
-            let committed = committer.commit_one(committable, First::EndTxn).await;
-            if matches!(&committed.result, Ok(resumed) if resumed.outcome == Outcome::Committed) {
-                steps.note(Note::Took(Part::Commit, clock.now().since(began)));
-            }
-            Event::Committed(committed)
-        }));
+        let span = spans::commit(&self.job.job_id, self.checkpoint.id);
+        let (steps, clock) = (self.job.steps.clone(), self.clock);
+        self.background.push(commit(&self.committer, committable, (steps, clock), span));
     }
 
     async fn write_checkpoint(
@@ -479,12 +472,14 @@ impl<'a> Running<'a> {
             (CommitAnswer::Committed, Ok(resumed)) => resumed,
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
-                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::Yes);
+                let id = &committed.committable.transactional_id;
+                self.told.not_committed(self.job, id);
+                self.told.given_up(self.job, id);
                 self.give_up(LostTransaction::from(&committed));
                 return Ok(());
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
-                self.told.not_committed(self.job, &committed.committable.transactional_id, GivenUp::No);
+                self.told.not_committed(self.job, &committed.committable.transactional_id);
                 return Err(PipelineError::NotCommitted(vec![committed]));
             }
         };
@@ -511,6 +506,7 @@ impl<'a> Running<'a> {
                     OnLost::Fail => return Err(error),
                     OnLost::Skip => {
                         tracing::error!(transactional_id = %committable.transactional_id, "{error}");
+                        self.told.given_up(self.job, &committable.transactional_id);
                         self.give_up(LostTransaction { committable, story: error.to_string(), proven: true });
                     }
                 }
@@ -598,9 +594,4 @@ impl<'a> Running<'a> {
         self.complete_checkpoint().await?;
         Ok(())
     }
-}
-
-/// A line may hold a record in a longer form, with base64 and names.
-fn line_limit(job: &Job) -> usize {
-    job.sink.request_bytes.saturating_mul(4).max(1 << 20)
 }

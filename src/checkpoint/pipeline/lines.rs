@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use super::LineRecord;
+use super::{Job, LineRecord};
 use crate::{
     client::Topic,
     proto::numbers::Culprits,
@@ -63,6 +63,13 @@ impl OpenLines {
             Some((first, line)) => line + (record - first),
             None => 0,
         }
+    }
+}
+
+impl Job {
+    /// A line may hold a record in a longer form, with base64 and names.
+    pub(super) fn line_limit(&self) -> usize {
+        self.sink.request_bytes.saturating_mul(4).max(1 << 20)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Job, SINK, SOURCE};
 use crate::{
-    checkpoint::runner::{GivenUp, JobEvent, TaskName, UsageTeller},
+    checkpoint::runner::{JobEvent, TaskName, UsageTeller},
     ids::{Moment, TransactionalId},
     net::Clock,
     proto::{checkpoint::CheckpointKind, committable::Committable, resume::Outcome},
@@ -91,8 +91,14 @@ impl Told {
     }
 
     /// A commit failed.
-    pub(super) fn not_committed(&self, job: &Job, id: &TransactionalId, given_up: GivenUp) {
-        let event = JobEvent::NotCommitted { task: &self.sink, transactional_id: id, given_up };
+    pub(super) fn not_committed(&self, job: &Job, id: &TransactionalId) {
+        let event = JobEvent::NotCommitted { task: &self.sink, transactional_id: id };
+        job.observer.event(self.clock.now(), &event);
+    }
+
+    /// The job goes on without it.
+    pub(super) fn given_up(&self, job: &Job, transactional_id: &TransactionalId) {
+        let event = JobEvent::GivenUp { task: &self.sink, transactional_id };
         job.observer.event(self.clock.now(), &event);
     }
 

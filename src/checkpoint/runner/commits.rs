@@ -2,16 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use tracing::Instrument;
 
 use super::error::TaskError;
 use crate::{
     checkpoint::{
         CommitStatus, ListedCommittable,
         pipeline::{LostTransaction, OnHanging},
+        spans,
     },
     client::Client,
     ids::{Moment, TransactionalId},
@@ -36,11 +39,28 @@ pub(super) enum Done {
 /// What the job is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcomes {
-    Committed { checkpoint: u64, id: TransactionalId, took: Duration, outcome: Outcome },
-    Visible { checkpoint: u64, id: TransactionalId },
+    Committed {
+        checkpoint: u64,
+        id: TransactionalId,
+        took: Duration,
+        outcome: Outcome,
+    },
+    Visible {
+        checkpoint: u64,
+        id: TransactionalId,
+    },
+    /// The job goes on without it: it is not committed.
+    NotCommitted {
+        id: TransactionalId,
+    },
+    /// The job goes on without it: it is committed, and its records are gone.
+    Gone {
+        id: TransactionalId,
+    },
 }
 
 pub(super) struct Commits {
+    job: Arc<str>,
     client: Client,
     committer: Committer,
     on_hanging: OnHanging,
@@ -72,12 +92,13 @@ enum Stage {
 impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
-        (client, committer): (Client, Committer),
+        (job, client, committer): (Arc<str>, Client, Committer),
         (on_hanging, on_lost): (OnHanging, OnLost),
         restored: Vec<ListedCommittable>,
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
         let mut commits = Self {
+            job,
             client,
             committer,
             on_hanging,
@@ -127,9 +148,10 @@ impl Commits {
                 listed.stage = Stage::Committing;
                 listed.since = now;
                 let (committer, committable) = (self.committer.clone(), listed.entry.committable.clone());
-                self.background.push(Background::start(async move {
-                    Done::Committed(committer.commit_one(committable, First::EndTxn).await)
-                }));
+                let span = spans::commit(&self.job, listed.checkpoint);
+                let committing =
+                    async move { Done::Committed(committer.commit_one(committable, First::EndTxn).await) };
+                self.background.push(Background::start(committing.instrument(span)));
             }
         }
     }
@@ -204,7 +226,7 @@ impl Commits {
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
                 self.give_up(LostTransaction::from(&committed), writer);
-                return Ok(None);
+                return Ok(Some(Outcomes::NotCommitted { id: committed.committable.transactional_id }));
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
                 return Err(TaskError::NotCommitted(Box::new(committed)));
@@ -240,6 +262,7 @@ impl Commits {
                 tracing::error!(transactional_id = %id, "{error}");
                 let (committable, story) = (committable.clone(), error.to_string());
                 self.give_up(LostTransaction { committable, story, proven: true }, writer);
+                return Ok(Some(Outcomes::Gone { id: id.clone() }));
             }
             Ok(_) => {
                 writer.settled(id);

@@ -117,14 +117,20 @@ pub enum JobEvent<'a> {
         /// What was done.
         report: &'a RecoveryReport,
     },
-    /// A commit failed, or could not be proven. The job ends, or goes on without these records.
+    /// A commit failed, or could not be proven. The job ends, or gives it up.
     NotCommitted {
         /// The subtask.
         task: &'a TaskName,
         /// The transaction.
         transactional_id: &'a TransactionalId,
-        /// Whether its records are lost, or may be, and the job goes on without them.
-        given_up: GivenUp,
+    },
+    /// The job goes on without the records of a transaction, which are lost, or may be (`OnLost::Skip`). Those that
+    /// recovery gave up are in its report.
+    GivenUp {
+        /// The subtask.
+        task: &'a TaskName,
+        /// The transaction.
+        transactional_id: &'a TransactionalId,
     },
     /// What a sink holds: about once a second, and when it ends.
     Usage {
@@ -133,15 +139,6 @@ pub enum JobEvent<'a> {
         /// The numbers.
         usage: SinkUsage,
     },
-}
-
-/// Whether a job goes on without the records of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GivenUp {
-    /// It goes on without them.
-    Yes,
-    /// It ends with an error.
-    No,
 }
 
 type OnEvent = dyn Fn(Moment, &JobEvent<'_>) + Send + Sync;

@@ -39,7 +39,7 @@ mod source_task;
 pub use config::{RunConfig, Snapshots};
 pub use error::{RunError, RunSummary, TaskError};
 pub(in crate::checkpoint) use event::UsageTeller;
-pub use event::{GivenUp, JobEvent, Observer, Role, TaskName};
+pub use event::{JobEvent, Observer, Role, TaskName};
 pub use graph::{GraphError, Pipeline, SinkSpec, Stream};
 pub use keyed::KEY_GROUPS;
 pub use operator::{Context, Operator, OperatorError};

@@ -269,7 +269,7 @@ fn with_commits(
         let listed: Vec<ListedCommittable> =
             kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
         let hanging = report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
-        let ways = (client.clone(), sink.committer());
+        let ways = (Arc::clone(&checkpoint.job_id), client.clone(), sink.committer());
         (writer, Commits::restored(ways, (config.on_hanging, on_lost), listed, hanging))
     };
     writers.into_iter().enumerate().map(one).collect()

@@ -8,7 +8,7 @@ use super::{
     commits::{Commits, Outcomes},
     counters::Counters,
     error::TaskError,
-    event::{GivenUp, JobEvent, UsageTeller},
+    event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
     port::{Command, News, Port, SinkPart, TaskState},
@@ -66,7 +66,7 @@ impl SinkTask {
         if let Err(TaskError::NotCommitted(committed)) = &result {
             let transactional_id = &committed.committable.transactional_id;
             let task = &self.port.name;
-            self.port.observe(JobEvent::NotCommitted { task, transactional_id, given_up: GivenUp::No });
+            self.port.observe(JobEvent::NotCommitted { task, transactional_id });
         }
         self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
         if let Err(cause) = self.writer.abort().await {
@@ -236,6 +236,13 @@ impl SinkTask {
             Some(Outcomes::Visible { checkpoint, id }) => {
                 let checkpoint = *checkpoint;
                 self.port.observe(JobEvent::Visible { checkpoint, task, transactional_id: id });
+            }
+            Some(Outcomes::NotCommitted { id: transactional_id }) => {
+                self.port.observe(JobEvent::NotCommitted { task, transactional_id });
+                self.port.observe(JobEvent::GivenUp { task, transactional_id });
+            }
+            Some(Outcomes::Gone { id: transactional_id }) => {
+                self.port.observe(JobEvent::GivenUp { task, transactional_id });
             }
             None => {}
         }

@@ -95,7 +95,10 @@ pub(super) fn of<'a>(
         JobEvent::Committed { checkpoint, task, .. } => (checkpoint, Stage::Committed, Some(task)),
         JobEvent::Visible { checkpoint, task, .. } => (checkpoint, Stage::Visible, Some(task)),
         JobEvent::Aborted { checkpoint, .. } => (checkpoint, Stage::GivenUp, None),
-        JobEvent::Recovered { .. } | JobEvent::NotCommitted { .. } | JobEvent::Usage { .. } => return None,
+        JobEvent::Recovered { .. }
+        | JobEvent::NotCommitted { .. }
+        | JobEvent::GivenUp { .. }
+        | JobEvent::Usage { .. } => return None,
     })
 }
 
