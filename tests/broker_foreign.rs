@@ -2,8 +2,8 @@
 //! and V1).
 //!
 //! Needs `~/.cache/kafka-2pc/venv` with `confluent-kafka` and `aiokafka`, and Kafka's tools with their jars in
-//! `~/.cache/kafka-2pc/kafka-tools-4.4.0`. What is missing is skipped with a message, and an error when
-//! `REQUIRE_KAFKA=1`.
+//! `~/.cache/kafka-2pc/kafka-tools-4.4.0`: `cargo run -p kafka-2pc-protocol-tests --bin kafka-cluster -- fetch` makes
+//! both. What is missing is skipped with a message, and an error when `REQUIRE_KAFKA=1`.
 #![cfg(feature = "broker")]
 #![expect(clippy::unwrap_used, reason = "tests and what they share")]
 
@@ -16,7 +16,10 @@ use raw::{Cluster, batch, unique};
 use tokio::process::Command;
 
 fn cache() -> PathBuf {
-    PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/kafka-2pc")
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = || folder("HOME").unwrap_or_default().join(".cache");
+    folder("KAFKA_2PC_CACHE")
+        .unwrap_or_else(|| folder("XDG_CACHE_HOME").unwrap_or_else(home).join("kafka-2pc"))
 }
 
 fn skip(what: &str) {

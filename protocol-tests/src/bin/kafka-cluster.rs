@@ -4,11 +4,12 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 
+use kafka_2pc_protocol_tests::foreign::Venv;
 use kafka_2pc_protocol_tests::kafka::{JarSet, Jars, KafkaCluster, KafkaError, Spec, Tools, Topic};
 
 const USAGE: &str = "\
 usage: kafka-cluster up [OPTIONS]      run a cluster; commands are read from standard input, its end stops the cluster
-       kafka-cluster fetch [VERSION]   fetch the jars of a version (4.4.0), the tools' too
+       kafka-cluster fetch [VERSION]   fetch the jars of a version, the tools' too; without one those of 4.4.0 and the foreign clients
        kafka-cluster tools VERSION BOOTSTRAP CLASS [ARGS..]   run one of Kafka's own tools
 
 options of up
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["up", options @ ..] => up(options),
-        ["fetch"] => fetch("4.4.0"),
+        ["fetch"] => fetch("4.4.0").and_then(|()| Venv::ensure().map(drop).map_err(|e| e.to_string())),
         ["fetch", version] => fetch(version),
         ["tools", version, bootstrap, class, rest @ ..] => tools(version, bootstrap, class, rest),
         _ => {

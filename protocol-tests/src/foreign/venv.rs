@@ -38,7 +38,22 @@ impl Venv {
                 venv.make()?;
             }
         }
+        venv.link()?;
         Ok(venv)
+    }
+
+    /// `venv` in the cache is the present one, for tests that do not know the requirements.
+    fn link(&self) -> Result<(), ForeignError> {
+        let link = self.folder.with_file_name("venv");
+        let of_somebody = std::fs::symlink_metadata(&link).is_ok_and(|found| !found.is_symlink());
+        if of_somebody || std::fs::read_link(&link).is_ok_and(|to| to == self.folder) {
+            return Ok(());
+        }
+        // Renamed into its place, so that there is one at any moment, whoever else does the same.
+        let new = self.folder.with_file_name(format!("venv-link-{}", std::process::id()));
+        let linked =
+            std::os::unix::fs::symlink(&self.folder, &new).and_then(|()| std::fs::rename(&new, &link));
+        linked.map_err(ForeignError::io(format!("link {}", link.display())))
     }
 
     fn complete(&self) -> bool {
