@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kafka_2pc_protocol_tests::foreign::{End, Library, Reading, Writing};
+use kafka_2pc_protocol_tests::foreign::{End, Library, Reading, Step, Writing};
 use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground, Size};
 use kafka_2pc_protocol_tests::kafka::{self, Described, KafkaCluster, OpenProducer, Spec, Topic};
 use kafka_2pc_protocol_tests::program::Ended;
@@ -25,16 +25,27 @@ type Body = fn(&Lonely<'_>) -> Outcome;
 pub(crate) fn cases() -> Vec<Case> {
     let full = Size::from_env() == Size::Full;
     // A name, a test, and the levels at which the quick size runs it.
-    let bodies: [(&str, Body, &[u8]); 13] = [
+    let bodies: [(&str, Body, &[u8]); 16] = [
         ("commit_waits_for_the_leader", commit_waits, &[2]),
         ("commit_that_does_not_wait_hangs_until_repaired", commit_hangs, &[2, 1]),
         ("commit_is_repaired_by_pipe_when_told", pipe_repairs, &[2]),
         ("commit_is_lost_when_somebody_reuses_its_id", reuse_loses, &[2]),
         ("counter_test_an_id_used_again_at_once_destroys_the_commit", reuse_destroys, &[2]),
-        ("abort_hangs_until_repaired", abort_hangs, &[2]),
-        ("abort_is_repaired_by_pipe_when_told", pipe_repairs_abort, &[1]),
-        ("abort_is_published_when_somebody_reuses_its_id", reuse_publishes, &[1]),
-        ("counter_test_an_id_used_again_at_once_publishes_the_fenced", own_reuse_publishes, &[2]),
+        ("fence_hangs_until_repaired", |lonely| abort_hangs(lonely, hang_fence), &[2]),
+        ("fence_is_repaired_by_pipe_when_told", |lonely| pipe_repairs_abort(lonely, hang_fence), &[1]),
+        ("abort_hangs_until_repaired", |lonely| abort_hangs(lonely, hang_abort), &[1]),
+        ("abort_is_repaired_by_pipe_when_told", |lonely| pipe_repairs_abort(lonely, hang_abort), &[]),
+        ("fence_is_published_when_somebody_reuses_its_id", reuse_publishes, &[1]),
+        (
+            "counter_test_an_id_used_again_at_once_publishes_the_fenced",
+            |lonely| own_reuse_publishes(lonely, hang_fence),
+            &[2],
+        ),
+        (
+            "counter_test_an_id_used_again_at_once_publishes_the_aborted",
+            |lonely| own_reuse_publishes(lonely, hang_abort),
+            &[],
+        ),
         ("recovery_publishes_nothing_twice", |lonely| recovery_fences(lonely, Repair::Later), &[]),
         ("recovery_repairs_its_fence_when_told", |lonely| recovery_fences(lonely, Repair::ByPipe), &[]),
         ("end_of_a_failing_pipe_publishes_nothing_twice", |lonely| failing_pipe(lonely, Repair::Later), &[]),
@@ -290,8 +301,11 @@ fn reuse_loses(lonely: &Lonely<'_>) -> Outcome {
     Failure::unless_equal("committed records left after another's abort", lonely.visible()?, 0)
 }
 
-/// An administrator aborts a leftover while its partition has no leader: its ABORT marker is lost. The leftover's id, and what hangs.
-fn hang_abort(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
+/// Leaves an aborted transaction under an id of the job without its marker: the id, and what hangs.
+type Hang = fn(&Lonely<'_>) -> Result<(String, Hanging), Failure>;
+
+/// An administrator fences a leftover while its partition has no leader.
+fn hang_fence(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
     lonely.job.crash("prepared", 1)?;
     let id = format!("{}-0-0", lonely.job.prefix);
     lonely.lose_leader()?;
@@ -302,8 +316,23 @@ fn hang_abort(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
     Ok((id, hanging))
 }
 
-fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
-    let (id, before) = hang_abort(lonely)?;
+/// Its writer ends a transaction by EndTxn while its partition has no leader.
+fn hang_abort(lonely: &Lonely<'_>) -> Result<(String, Hanging), Failure> {
+    lonely.job.crash("prepared", 1)?;
+    let id = format!("{}-0-0", lonely.job.prefix);
+    let writing = Writing::new(lonely.ground.bootstrap(), &lonely.job.topic, &id);
+    let held = lonely.ground.foreign()?.hold(&writing)?;
+    lonely.lose_leader()?;
+    Failure::unless_equal("its end", held.abort()?.pop(), Some(Step::Aborted))?;
+    lonely.bring_back()?;
+    let hanging = lonely.hanging(&id)?;
+    let state = hanging.described.as_ref().map(|described| described.state.as_str());
+    Failure::unless_equal("the coordinator's word", state, Some("CompleteAbort"))?;
+    Ok((id, hanging))
+}
+
+fn abort_hangs(lonely: &Lonely<'_>, hang: Hang) -> Outcome {
+    let (id, before) = hang(lonely)?;
     lonely.pipe_beside(&id)?;
     Failure::unless_equal("the hanging transaction", lonely.hanging(&id)?, before)?;
     repair_state(lonely)
@@ -311,23 +340,23 @@ fn abort_hangs(lonely: &Lonely<'_>) -> Outcome {
 
 /// The counterpart: a stock client that uses the id again and commits publishes what was aborted.
 fn reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
-    let (id, _) = hang_abort(lonely)?;
+    let (id, _) = hang_fence(lonely)?;
     let committed = lonely.write_as(&id, End::Commit)?;
     lonely.expect_free()?;
     let visible = lonely.visible()?;
     Failure::unless(visible > committed, format!("of {committed} committed records {visible} are visible"))
 }
 
-fn pipe_repairs_abort(lonely: &Lonely<'_>) -> Outcome {
-    hang_abort(lonely)?;
+fn pipe_repairs_abort(lonely: &Lonely<'_>, hang: Hang) -> Outcome {
+    hang(lonely)?;
     lonely.job.start_with(&["--repair-hanging"], None)?.finished(PATIENCE)?;
     lonely.expect_free()?;
     lonely.job.verify()
 }
 
-/// Without the rule that an id rests, the job itself publishes what its administrator had fenced, and writes it once more.
-fn own_reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
-    let (id, before) = hang_abort(lonely)?;
+/// Without the rule that an id rests, the job itself publishes what was aborted.
+fn own_reuse_publishes(lonely: &Lonely<'_>, hang: Hang) -> Outcome {
+    let (id, before) = hang(lonely)?;
     let past = lonely.job.start_under(&UNSAFE, &[], None)?.past(PATIENCE)?;
     let written = past.ended.json()?["records"].as_u64();
     Failure::unless_equal("records of the job", written, Some(PLAN.records))?;
@@ -336,7 +365,7 @@ fn own_reuse_publishes(lonely: &Lonely<'_>) -> Outcome {
     lonely.expect_free()?;
     Failure::unless(
         visible > usize::try_from(PLAN.records)?,
-        format!("{visible} records are visible: nothing that was fenced is"),
+        format!("{visible} records are visible: nothing that was aborted is"),
     )
 }
 

@@ -94,33 +94,56 @@ fn death(job: &KeyedJob<'_>, shape: &Shape, point: &str, nth: u64) -> Result<Pas
 
 const CATCH_UP: Duration = Duration::from_secs(180);
 
-/// Three replicas of everything, so that any one node can be spared: the job goes on by itself.
+/// Three replicas of everything, so that any one node can be spared: the job goes on by itself. Not every death falls into a commit, so
+/// there may have to be another job.
 fn coordinator_deaths(ground: &Ground) -> Outcome {
+    const JOBS: u32 = 6;
     let wanted = repetitions(ground);
-    let cluster = ground.cluster()?;
     let mut random = Random::seeded();
+    let (mut deaths, mut jobs) = (Deaths::default(), 0);
+    while deaths.counted < wanted {
+        jobs += 1;
+        Failure::unless(jobs <= JOBS, format!("{deaths:?} in {JOBS} jobs, {wanted} were wanted"))?;
+        coordinator_deaths_of_a_job(ground, &mut random, wanted, &mut deaths)?;
+    }
+    eprintln!("coordinators that died: {deaths:?}, jobs: {jobs}");
+    Ok(())
+}
+
+/// Coordinators that died during a commit, and at other moments.
+#[derive(Debug, Default)]
+struct Deaths {
+    counted: u64,
+    uncounted: u64,
+}
+
+fn coordinator_deaths_of_a_job(
+    ground: &Ground,
+    random: &mut Random,
+    wanted: u64,
+    deaths: &mut Deaths,
+) -> Outcome {
+    let cluster = ground.cluster()?;
     let rate = 500;
     // Seconds for a death and the return of the node, which takes some 8 on an idle machine.
     let each = ground.size().pick(12, 20);
-    let input = Input::write(ground, &mut random, (wanted + 1) * each * rate, 1_000)?;
+    let input = Input::write(ground, random, (wanted - deaths.counted + 1) * each * rate, 1_000)?;
     let job = KeyedJob::new(ground, &input)?;
-    let shape = Shape { rate, ..shape(&mut random) };
+    let shape = Shape { rate, ..shape(random) };
     let mut attempt = job.start(&shape, None)?;
-    let (mut counted, mut uncounted) = (0, 0);
-    while counted < wanted {
+    while deaths.counted < wanted {
         let seen = attempt.trace()?.count("endtxn-answered");
-        attempt.wait_for("endtxn-answered", seen + 8, CATCH_UP)?;
-        let (node, during_commit) = kill_coordinator(ground, cluster, &job, &mut attempt)?;
-        *(if during_commit { &mut counted } else { &mut uncounted }) += 1;
+        if !passes(&mut attempt, "endtxn-answered", seen + 8)? {
+            break;
+        }
+        let Some((node, during_commit)) = kill_coordinator(ground, cluster, &job, &mut attempt)? else {
+            break;
+        };
+        *(if during_commit { &mut deaths.counted } else { &mut deaths.uncounted }) += 1;
         cluster.wait_ready()?;
         cluster.start_node(node)?;
         cluster.wait_ready()?;
-        if counted < wanted && attempt.running.ended_within(Duration::ZERO)? {
-            let past = attempt.past(Duration::ZERO)?;
-            return Err(past.ended.strange(&format!("it ended after {counted} deaths")).into());
-        }
     }
-    eprintln!("coordinators that died during a commit: {counted}, at other moments: {uncounted}");
     let started = Instant::now();
     let last = attempt.finished(Duration::from_secs(wanted * each) + CATCH_UP)?;
     eprintln!("the rest took {:?}: {}", started.elapsed(), last.ended.json()?);
@@ -130,14 +153,32 @@ fn coordinator_deaths(ground: &Ground) -> Outcome {
     nothing_open(ground, &job.prefix)
 }
 
+/// Waits until the trace shows this many passages of a point. False when the job ended before.
+fn passes(attempt: &mut Attempt, point: &str, passages: usize) -> Result<bool, Failure> {
+    let deadline = Instant::now() + CATCH_UP;
+    loop {
+        if attempt.trace()?.count(point) >= passages {
+            return Ok(true);
+        }
+        if attempt.running.ended_within(Duration::ZERO)? {
+            return Ok(false);
+        }
+        let told = || format!("{point} was not passed {passages} times:\n{}", attempt.running.output());
+        if Instant::now() >= deadline {
+            return Err(Failure::of(told()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Waits until a checkpoint is durable, kills the coordinator of one of its transactions at once, and says which node it was, and
-/// whether a commit had no answer by then.
+/// whether a commit had no answer by then. None when the job ended before.
 fn kill_coordinator(
     ground: &Ground,
     cluster: &KafkaCluster,
     job: &KeyedJob<'_>,
     attempt: &mut Attempt,
-) -> Result<(u8, bool), Failure> {
+) -> Result<Option<(u8, bool)>, Failure> {
     let mut coordinators = BTreeMap::new();
     for transaction in kafka::transactions(ground.bootstrap(), &job.prefix)? {
         let id = transaction.transactional_id;
@@ -145,7 +186,9 @@ fn kill_coordinator(
         coordinators.insert(id, node);
     }
     let before = attempt.trace()?;
-    attempt.wait_for("durable", before.count("durable") + 1, CATCH_UP)?;
+    if !passes(attempt, "durable", before.count("durable") + 1)? {
+        return Ok(None);
+    }
     let newest = job.committable_ids()?.pop();
     let node = newest.and_then(|id| coordinators.get(&id).copied());
     let node = node.or_else(|| coordinators.values().next().copied());
@@ -155,5 +198,5 @@ fn kill_coordinator(
     let trace = attempt.trace()?;
     let unanswered = trace.count("endtxn-sent") > trace.count("endtxn-answered");
     let none_answered = trace.count("endtxn-answered") == before.count("endtxn-answered");
-    Ok((node, unanswered || none_answered))
+    Ok(Some((node, unanswered || none_answered)))
 }
