@@ -35,6 +35,27 @@ pub enum CauseKind {
     Dropped,
 }
 
+impl CauseKind {
+    /// True when the same records, written again in another transaction, may go through.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        match self {
+            Self::Fenced
+            | Self::InvalidState
+            | Self::DeliveryTimeout
+            | Self::SequenceGap
+            | Self::Unreachable => true,
+            Self::RecordTooLarge
+            | Self::Denied
+            | Self::UnknownTopic
+            | Self::TimeoutTooLarge
+            | Self::Unsupported
+            | Self::Refused
+            | Self::Dropped => false,
+        }
+    }
+}
+
 /// Why a transaction must be aborted, or a producer is of no use any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {

@@ -11,7 +11,7 @@ use crate::{
     proto::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
-        resume::{CommitError, Decision, First},
+        resume::{CommitError, Decision, First, Outcome},
         settle::{SettleError, SettleTarget, Settled},
     },
 };
@@ -24,6 +24,19 @@ impl Committed {
             Ok(resumed) => resumed.outcome.story(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// True when its records are proven to be lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let lost = |resumed: &Resumed| matches!(resumed.outcome, Outcome::Lost { .. } | Outcome::Aborted);
+        self.result.as_ref().is_ok_and(lost)
+    }
+
+    /// True when nothing proves whether it is committed or lost.
+    #[must_use]
+    pub fn is_undecidable(&self) -> bool {
+        self.result.as_ref().is_ok_and(|resumed| matches!(resumed.outcome, Outcome::Undecidable(_)))
     }
 
     /// What it means under a policy.

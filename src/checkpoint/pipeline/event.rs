@@ -59,3 +59,13 @@ pub(super) fn recheck(client: &Client, hanging: CommittedButHanging) -> Backgrou
         Event::Rechecked(Box::new(hanging), settled)
     })
 }
+
+/// Logs each place at which a decision has not arrived.
+pub(in crate::checkpoint) fn log_hanging(hanging: &CommittedButHanging) {
+    for p in &hanging.partitions {
+        tracing::error!(
+            transactional_id = %hanging.transactional_id, identity = %hanging.identity, partition = %p.partition,
+            "the decision is made, but its marker is missing: readers stall here until it is repaired"
+        );
+    }
+}

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordere
 
 use super::{
     Job, OnBadLine, OnHanging, StopAfter,
-    event::{Event, commit, recheck, settle},
+    event::{Event, commit, log_hanging, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -556,12 +556,7 @@ impl<'a> Running<'a> {
     }
 
     async fn report_hanging(&mut self, hanging: &CommittedButHanging) {
-        for p in &hanging.partitions {
-            tracing::error!(
-                transactional_id = %hanging.transactional_id, identity = %hanging.identity, partition = %p.partition,
-                "the decision is made, but its marker is missing: readers stall here until it is repaired"
-            );
-        }
+        log_hanging(hanging);
         let listed = self.listed.iter().find(|l| l.committable.identity == hanging.identity);
         // The file is there already: it was kept when its checkpoint was written.
         let file = match listed {

@@ -16,8 +16,10 @@ mod report;
 mod restored;
 mod told;
 
+pub(super) use event::log_hanging;
 pub use job::run;
 pub use lines::RefusedLines;
+pub(super) use report::gone_records;
 pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};

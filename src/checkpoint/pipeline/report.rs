@@ -5,9 +5,9 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use super::lines::RefusedLines;
 use crate::{
     checkpoint::StoreError,
-    client::{ClientError, Resumed, TopicError},
+    client::{ClientError, TopicError},
     ids::{TopicPartition, TransactionalId},
-    proto::{cause::Cause, committable::Committable, resume::Outcome},
+    proto::{cause::Cause, committable::Committable},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
     source::InputError,
 };
@@ -78,8 +78,7 @@ pub struct LostTransaction {
 
 impl From<&Committed> for LostTransaction {
     fn from(committed: &Committed) -> Self {
-        let lost = |resumed: &Resumed| matches!(resumed.outcome, Outcome::Lost { .. });
-        let proven = committed.result.as_ref().is_ok_and(lost);
+        let proven = committed.is_lost();
         Self { committable: committed.committable.clone(), story: committed.story(), proven }
     }
 }
@@ -182,15 +181,13 @@ impl PipelineError {
     /// True when records of a complete checkpoint are proven to be lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        let lost = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Lost { .. } | Outcome::Aborted));
-        matches!(self, Self::Gone { .. }) || self.not_committed().iter().any(lost)
+        matches!(self, Self::Gone { .. }) || self.not_committed().iter().any(Committed::is_lost)
     }
 
     /// True when it can't be told whether records of a complete checkpoint are committed.
     #[must_use]
     pub fn is_undecidable(&self) -> bool {
-        let open = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Undecidable(_)));
-        self.not_committed().iter().any(open)
+        self.not_committed().iter().any(Committed::is_undecidable)
     }
 
     /// Why the open transaction failed, if it did.
@@ -205,7 +202,6 @@ impl PipelineError {
     /// True when the same job, started again from its last checkpoint, may go through.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        use crate::proto::cause::CauseKind;
         let cause = match self {
             // Recovery waits for the commits, as long as they may take.
             Self::Write(WriteError::Blocked(_)) | Self::CheckpointTimeout { .. } => return true,
@@ -213,15 +209,7 @@ impl PipelineError {
             Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
             _ => self.failure(),
         };
-        let Some(cause) = cause else { return false };
-        matches!(
-            cause.kind,
-            CauseKind::Fenced
-                | CauseKind::InvalidState
-                | CauseKind::DeliveryTimeout
-                | CauseKind::SequenceGap
-                | CauseKind::Unreachable
-        )
+        cause.is_some_and(|cause| cause.kind.is_transient())
     }
 }
 
@@ -233,7 +221,8 @@ fn stories(all: &[Committed]) -> String {
     all.iter().map(story).collect::<Vec<_>>().join("; ")
 }
 
-fn gone_records(committable: &Committable, gone: &[TopicPartition]) -> String {
+/// What a deleted topic took with it, for people.
+pub(in crate::checkpoint) fn gone_records(committable: &Committable, gone: &[TopicPartition]) -> String {
     let of = committable.partitions.iter().filter(|p| gone.contains(&p.topic_partition()));
     let told = of.map(|p| format!("{} offset {} ({} records)", p.topic_partition(), p.offset, p.records));
     format!("{}: {}", committable.transactional_id, told.collect::<Vec<_>>().join(", "))

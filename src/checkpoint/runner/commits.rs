@@ -13,7 +13,7 @@ use super::error::TaskError;
 use crate::{
     checkpoint::{
         CommitStatus, ListedCommittable,
-        pipeline::{LostTransaction, OnHanging},
+        pipeline::{LostTransaction, OnHanging, log_hanging},
         spans,
     },
     client::Client,
@@ -301,12 +301,7 @@ impl Commits {
     }
 
     fn report(&mut self, hanging: CommittedButHanging) {
-        for p in &hanging.partitions {
-            tracing::error!(
-                transactional_id = %hanging.transactional_id, identity = %hanging.identity, partition = %p.partition,
-                "the decision is made, but its marker is missing: readers stall here until it is repaired"
-            );
-        }
+        log_hanging(&hanging);
         if !self.hanging.contains(&hanging) {
             self.hanging.push(hanging);
         }

@@ -2,17 +2,19 @@
 
 use super::{event::TaskName, graph::GraphError, operator::OperatorError};
 use crate::{
-    checkpoint::{StoreError, pipeline::LostTransaction},
+    checkpoint::{
+        StoreError,
+        pipeline::{LostTransaction, gone_records},
+    },
     client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
-        cause::CauseKind,
         checkpoint::{
             Misuse,
             coordinator::{AbortCause, ConfigError},
         },
         committable::Committable,
-        resume::{CommitError, Outcome},
+        resume::CommitError,
         sealed::StateError,
         settle::CommittedButHanging,
     },
@@ -142,7 +144,10 @@ pub enum TaskError {
     #[error("not committed: {} ({}): {}", .0.committable.transactional_id, .0.committable.identity, .0.story())]
     NotCommitted(Box<Committed>),
     /// The topic was deleted while records of a complete checkpoint were on their way to its readers.
-    #[error("LOST: the topic was deleted between prepare and commit: {}", committable.transactional_id)]
+    #[error(
+        "LOST: the topic was deleted between prepare and commit: {}",
+        gone_records(committable, partitions)
+    )]
     Gone {
         /// What was committed.
         committable: Box<Committable>,
@@ -171,15 +176,14 @@ impl RunError {
     /// True when records of a complete checkpoint are proven to be lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        let lost = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Lost { .. } | Outcome::Aborted));
-        matches!(self, Self::Task(TaskError::Gone { .. })) || self.not_committed().iter().any(lost)
+        matches!(self, Self::Task(TaskError::Gone { .. }))
+            || self.not_committed().iter().any(Committed::is_lost)
     }
 
     /// True when it can't be told whether records of a complete checkpoint are committed.
     #[must_use]
     pub fn is_undecidable(&self) -> bool {
-        let open = |c: &Committed| matches!(&c.result, Ok(r) if matches!(r.outcome, Outcome::Undecidable(_)));
-        self.not_committed().iter().any(open)
+        self.not_committed().iter().any(Committed::is_undecidable)
     }
 
     /// True when the same job, started again from its last checkpoint, may go through.
@@ -200,14 +204,7 @@ impl RunError {
             Self::Recover(RecoverError::Leftovers(_)) => return true,
             _ => return self.no_answer(),
         };
-        matches!(
-            cause.kind,
-            CauseKind::Fenced
-                | CauseKind::InvalidState
-                | CauseKind::DeliveryTimeout
-                | CauseKind::SequenceGap
-                | CauseKind::Unreachable
-        )
+        cause.kind.is_transient()
     }
 
     /// True when no broker answered.

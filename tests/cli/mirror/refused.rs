@@ -110,6 +110,7 @@ async fn a_target_deleted_between_prepare_and_commit_is_a_loss() -> Outcome {
         for _ in 0..2 {
             let ran = pair.to.run(&pair.stateful("--until-end")).await?;
             assert!(ran.code == Some(3) && ran.err.contains("LOST"), "{ran:?}");
+            assert!(ran.err.contains(" offset ") && ran.err.contains(" records)"), "{ran:?}");
         }
         assert!(contents(&pair.to.client, "b").await?.is_empty());
     }
