@@ -274,6 +274,10 @@ impl JobStore for DirectoryStore {
         async move { self.keep_committable(committable).map(Some) }.boxed()
     }
 
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        Some(self.committable_path(committable))
+    }
+
     fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
         let only = |files: Vec<CommittableFile>| files.into_iter().map(|file| file.committable).collect();
         async move { self.unlisted_files().map(only) }.boxed()

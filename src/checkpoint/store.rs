@@ -106,7 +106,7 @@ pub trait StateStore: Send + Sync {
 
 /// A store that also keeps prepared transactions one by one, from which they can be committed by hand.
 pub trait JobStore: CheckpointStore {
-    /// Keeps a committable; the path of its file, if the store has files.
+    /// Keeps a committable; where it lies, if others can find it there: the path of its file, or its URL.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -117,6 +117,12 @@ pub trait JobStore: CheckpointStore {
         &'a mut self,
         committable: &'a Committable,
     ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>>;
+
+    /// Where a committable lies, or would lie, if others can find it there.
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        _ = committable;
+        None
+    }
 
     /// The committables that were kept and that the newest checkpoint does not list.
     ///

@@ -12,6 +12,7 @@ mod older_state;
 mod outages;
 mod random;
 mod rounds;
+mod s3;
 mod scenarios;
 mod topology;
 
@@ -31,5 +32,6 @@ fn main() -> ExitCode {
     cases.extend(mirror::cases());
     cases.extend(topology::cases());
     cases.extend(scenarios::cases());
+    cases.extend(s3::cases());
     harness::main(cases)
 }

@@ -205,6 +205,7 @@ impl PipelineError {
         let cause = match self {
             // Recovery waits for the commits, as long as they may take.
             Self::Write(WriteError::Blocked(_)) | Self::CheckpointTimeout { .. } => return true,
+            Self::Store(error) => return error.is_transient(),
             // A checkpoint that comes in time is all that it needs.
             Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
             _ => self.failure(),

@@ -141,10 +141,12 @@ impl<'a> Attempt<'a> {
                     let (id, kept) = (checkpoint.id, self.kept((checkpoint, result)));
                     self.tell(match kept {
                         Ok(()) => CoordinatorInput::Stored { checkpoint: id },
-                        // A full or failing device may recover; anything else does not.
-                        Err(error @ (StoreError::Full { .. } | StoreError::Io { .. })) => {
-                            CoordinatorInput::StoreFailed { checkpoint: id, cause: error.to_string() }
-                        }
+                        // A full or failing device may recover, and a store be reached again; anything else does not.
+                        Err(
+                            error @ (StoreError::Full { .. }
+                            | StoreError::Io { .. }
+                            | StoreError::Unavailable { .. }),
+                        ) => CoordinatorInput::StoreFailed { checkpoint: id, cause: error.to_string() },
                         Err(error) => return Err(error.into()),
                     });
                 }

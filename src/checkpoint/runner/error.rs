@@ -199,6 +199,7 @@ impl RunError {
             // Recovery waits for the commits, as long as they may take.
             Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
             Self::Checkpoint(_) => return true,
+            Self::Store(error) => return error.is_transient(),
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
             Self::Recover(RecoverError::Leftovers(_)) => return true,

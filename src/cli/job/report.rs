@@ -7,7 +7,7 @@ use crate::{
         pipeline::{LostTransaction, PipelineError},
         runner::RunError,
     },
-    cli::{context::tell, exit::Exit},
+    cli::{context::tell, exit::Exit, state::shown},
     ids::TransactionalId,
 };
 
@@ -50,10 +50,10 @@ pub(in crate::cli) fn exit_of(error: &dyn Ending) -> Exit {
 
 /// Tells of a decision whose marker is missing.
 pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) -> std::io::Result<()> {
-    let file = file.map(std::path::absolute).transpose()?;
-    let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
+    let file = file.map(shown).transpose()?;
+    let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
     tell(format!(
-        "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+        "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR|URL` \
          or --repair-hanging writes the missing marker"
     ));
     Ok(())

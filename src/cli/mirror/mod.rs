@@ -99,7 +99,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         origin.check(&checkpoint)?;
     }
     let mirror = Mirror { args, from, to, topics, origin, config, metrics };
-    let (total, error) = mirror.attempts(context, &mut *store).await?;
+    let ran = mirror.attempts(context, &mut *store).await;
+    job::close(context, &mut *store).await;
+    let (total, error) = ran?;
     report(context, &total, error, &mirror.args.to)
 }
 
