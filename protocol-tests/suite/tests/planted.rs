@@ -49,13 +49,20 @@ fn found(bug: &Bug) -> Result<(), Failed> {
     let script = format!("#!/bin/sh\nexec \"$@\" --cfg 'planted_bug=\"{}\"'\n", bug.name);
     fs::write(&wrapper, script)?;
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--locked", "--quiet", "-p", "protocol-tests", "--", "report"])
-        .args(["--arm", bug.arm, "--filter", bug.row, "--out"])
-        .arg(folder.join("report"))
+    let target = target(&root);
+    // With the features of the other builds of the workspace, so that what it depends on is there already.
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--quiet", "--workspace", "--all-features", "--bin", "protocol-tests"])
         .env("RUSTC_WORKSPACE_WRAPPER", &wrapper)
-        .env("CARGO_TARGET_DIR", target(&root).join("planted/target"))
+        .env("CARGO_TARGET_DIR", &target)
         .current_dir(&root)
+        .output()?;
+    if !built.status.success() {
+        return Err(String::from_utf8_lossy(&built.stderr).into_owned().into());
+    }
+    let output = Command::new(target.join("debug/protocol-tests"))
+        .args(["report", "--arm", bug.arm, "--filter", bug.row, "--out"])
+        .arg(folder.join("report"))
         .output()?;
     let told = String::from_utf8_lossy(&output.stdout);
     let failed = told.lines().any(|line| {
