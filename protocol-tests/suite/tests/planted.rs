@@ -25,8 +25,14 @@ enum Size {
     Full,
 }
 
-const BUGS: [Bug; 1] =
-    [Bug { name: "reuse-the-epoch", arm: "embedded kafka-4.4-v1", row: "B16", size: Size::Quick }];
+const BUGS: [Bug; 2] = [
+    bug("reuse-the-epoch", "embedded kafka-4.4-v1", "G16", Size::Quick),
+    bug("new-sequence-on-retry", "embedded kafka-4.4", "E14", Size::Full),
+];
+
+const fn bug(name: &'static str, arm: &'static str, row: &'static str, size: Size) -> Bug {
+    Bug { name, arm, row, size }
+}
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
