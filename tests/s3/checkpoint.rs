@@ -10,7 +10,13 @@ use libtest_mimic::{Failed, Trial};
 use self::suite_tests::{Place, each_case, retained};
 
 #[path = "../../src/checkpoint/suite_tests.rs"]
-#[allow(dead_code, unused_imports, unused_macros, reason = "the library's own tests use all of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    clippy::unwrap_used,
+    reason = "the library's own tests use all of it, and end where something is missing"
+)]
 mod suite_tests;
 
 /// Long enough for a machine that has other things to do; a test that crashes waits for it.
