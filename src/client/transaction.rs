@@ -228,7 +228,7 @@ impl Transaction {
     }
 
     /// Done when memory became free, or the transaction failed, after this was first polled.
-    pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+    pub(crate) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let link = Arc::clone(&self.link);
         async move { link.freed.notified().await }
     }

@@ -94,12 +94,18 @@ impl Cause {
     }
 }
 
+/// What is to be known of every fence.
+const FENCED: &str = ". Another owner has taken the transactional id over, or the timeout has aborted its transaction. If the \
+                      former process still runs, or the state was copied, stop one of the two; if another job has the same \
+                      prefix, give each its own (--transactional-id-prefix)";
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.partition {
-            Some(partition) => write!(f, "{partition}: {}", self.detail),
-            None => f.write_str(&self.detail),
+            Some(partition) => write!(f, "{partition}: {}", self.detail)?,
+            None => f.write_str(&self.detail)?,
         }
+        if self.is_fenced() { f.write_str(FENCED) } else { Ok(()) }
     }
 }
 

@@ -80,6 +80,27 @@ impl<'a> Job<'a> {
         Ok(Self { ground, program, bootstrap, topic, prefix, records, options, folder, starts })
     }
 
+    /// The same job on a copy of its input and its state, as they are now.
+    pub(crate) fn copy(&self) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let whole = format!("{}/.", self.folder.path().display());
+        let copied = std::process::Command::new("cp").args(["-r", &whole]).arg(folder.path()).status()?;
+        Failure::unless(copied.success(), format!("{whole} could not be copied"))?;
+        let (bootstrap, topic, prefix) = (self.bootstrap.clone(), self.topic.clone(), self.prefix.clone());
+        let (program, options, starts) = (self.program.clone(), self.options.clone(), Cell::new(100));
+        Ok(Self {
+            ground: self.ground,
+            program,
+            bootstrap,
+            topic,
+            prefix,
+            records: self.records,
+            options,
+            folder,
+            starts,
+        })
+    }
+
     pub(crate) fn input(&self) -> PathBuf {
         self.folder.path().join("input")
     }
