@@ -83,7 +83,8 @@ async fn what_a_sink_holds_is_told_while_its_flush_waits_and_commits_come_throug
             later(Api::EndTxn, 1_500);
             later(Api::Produce, 4_500);
         });
-        let mut config = RunConfig { observer, ..config() };
+        let mut config = config();
+        config.observer = observer;
         config.checkpoints.interval = Duration::from_millis(200);
         let job = job(NARROW, Some(2_000));
         finish(&b, &mut MemoryStore::default(), &job, &config).await;
@@ -104,7 +105,8 @@ async fn what_a_sink_holds_is_told_while_its_flush_waits_and_commits_come_throug
 async fn what_a_sink_holds_is_told_while_a_store_takes_its_time() {
     let b = Bench::new(Profile::kafka_4_4()).await;
     let (observer, course) = watch(|| {});
-    let config = RunConfig { observer, ..config() };
+    let mut config = config();
+    config.observer = observer;
     let mut store = Store::new(Duration::from_millis(2_500));
     let run = job(NARROW, Some(500)).run(&b.client, &mut store, &config, pending());
     within(run).await.map_err(|(e, _)| e).unwrap();
@@ -169,7 +171,8 @@ async fn a_checkpoint_has_a_span_from_its_trigger_until_it_is_settled() {
         }
         _ => {}
     });
-    let config = RunConfig { observer, ..config() };
+    let mut config = config();
+    config.observer = observer;
     let summary = finish(&b, &mut MemoryStore::default(), &job(NARROW, Some(10_000)), &config).await;
     drop(_guard);
     let told = spans.0.lock().unwrap().clone();
@@ -181,18 +184,26 @@ async fn a_checkpoint_has_a_span_from_its_trigger_until_it_is_settled() {
         assert_eq!(fields["job"], "job");
         assert!(begun < at(&Told::Triggered { checkpoint }));
         // Ids of spans are used again: what counts ends where this one is closed.
-        let closed = begun + told[begun..].iter().position(|t| *t == Told::Closed { id: id.clone() }).unwrap();
+        let closed =
+            begun + told[begun..].iter().position(|t| *t == Told::Closed { id: id.clone() }).unwrap();
         let mut steps = BTreeMap::new();
         for step in &told[begun..closed] {
             let Told::Begun { parent, name, fields: of, .. } = step else { continue };
             if parent.as_ref() == Some(id) {
-                assert_eq!((&of["job"], &of["checkpoint"]), (&fields["job"], &fields["checkpoint"]), "{name}");
+                assert_eq!(
+                    (&of["job"], &of["checkpoint"]),
+                    (&fields["job"], &fields["checkpoint"]),
+                    "{name}"
+                );
                 *steps.entry(*name).or_insert(0) += 1;
             }
         }
         if steps.contains_key("commit") {
             assert_eq!(steps, BTreeMap::from(["prepare", "store", "commit", "settle"].map(|name| (name, 1))));
-            assert!(at(&Told::Visible { checkpoint }) < closed, "checkpoint {checkpoint} is closed too early");
+            assert!(
+                at(&Told::Visible { checkpoint }) < closed,
+                "checkpoint {checkpoint} is closed too early"
+            );
             whole += 1;
         }
     }

@@ -10,7 +10,7 @@ use kafka_2pc_protocol_tests::kafka::{self, Detour, END_TXN, PRODUCE, Spec, Topi
 use kafka_2pc_protocol_tests::program::{Ended, Phase};
 
 use crate::Outcome;
-use crate::job::{Attempt, Job, PATIENCE, Plan};
+use crate::job::{Attempt, Job, OPEN, PATIENCE, Plan};
 use crate::metrics::SERVED;
 
 /// How long something may take that must come.
@@ -263,7 +263,7 @@ fn two_owners(ground: &Ground) -> Outcome {
     let job = Job::new(ground, &PLAN)?;
     let mut attempt = job.start_with(&["--set", "restart-strategy.fixed-delay.delay=5s"], None)?;
     attempt.wait_for("checkpoint", 5, SOON)?;
-    freeze(&attempt)?;
+    freeze(&job, &attempt)?;
     let copy = job.copy()?;
     let words = attempt.running.output();
     let taken = job.start()?.past(PATIENCE)?.ended.expect(1)?;
@@ -288,11 +288,12 @@ fn two_owners(ground: &Ground) -> Outcome {
     cured(&copy, copy.start()?)
 }
 
-/// Stops it in the middle of a transaction that is not prepared.
-fn freeze(attempt: &Attempt) -> Outcome {
+/// Stops it in the middle of a transaction that is open at the coordinator and not prepared.
+fn freeze(job: &Job<'_>, attempt: &Attempt) -> Outcome {
     for _ in 0..200 {
         attempt.running.pause()?;
-        if attempt.trace()?.phase() == Phase::Write {
+        let open = job.ids_in(&OPEN)?;
+        if attempt.trace()?.phase() == Phase::Write && open == job.ids_in(&["Ongoing"])? && open.len() == 1 {
             return Ok(());
         }
         attempt.running.cont()?;

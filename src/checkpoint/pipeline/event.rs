@@ -62,10 +62,6 @@ pub(super) fn recheck(client: &Client, hanging: CommittedButHanging) -> Backgrou
     })
 }
 
-/// What is logged of a transaction that could not be aborted.
-pub(in crate::checkpoint) const LEFT_OPEN: &str = "the open transaction is left to the next recovery: readers stall there until \
-                                                   the job is started again, or until transaction.timeout.ms is over";
-
 /// Why a transaction is left.
 pub(super) fn not_aborted(waited: Duration) -> Cause {
     Cause::new(CauseKind::Unreachable, format!("its abort was not answered within {waited:?}"))

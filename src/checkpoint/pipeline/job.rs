@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordered};
-use tracing::Span;
+use tracing::{Instrument, Span};
 
 use super::{
     Job, OnBadLine, OnHanging, StopAfter,
-    event::{Event, LEFT_OPEN, ON_THEIR_WAY, commit, log_hanging, not_aborted, recheck, settle},
+    event::{Event, ON_THEIR_WAY, commit, log_hanging, not_aborted, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -18,7 +18,7 @@ use crate::{
         Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
         step::{Note, Part, Step},
     },
-    client::{Client, SendError, Topic},
+    client::{Client, LEFT_OPEN, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
@@ -361,7 +361,7 @@ impl<'a> Running<'a> {
         let timeout = self.job.checkpoint_timeout;
         let committable = tokio::select! {
             biased;
-            prepared = self.writer.prepare_commit(id) => prepared?,
+            prepared = self.writer.prepare_commit(id).instrument(self.told.prepare(id)) => prepared?,
             // What was not prepared is a leftover, which the next recovery aborts.
             () = self.clock.sleep_until(Some(began.after(timeout))) => {
                 return Err(PipelineError::CheckpointTimeout { checkpoint: id, timeout });
@@ -425,7 +425,8 @@ impl<'a> Running<'a> {
                 StorePoint::Durable => Step::Durable,
             });
         };
-        self.store.write(&checkpoint, &mut observer).await?;
+        let span = self.told.spans.store(checkpoint.id);
+        self.store.write(&checkpoint, &mut observer).instrument(span).await?;
         let listed: BTreeSet<_> =
             checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
         self.writer.durable(&listed);

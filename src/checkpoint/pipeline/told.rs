@@ -84,6 +84,11 @@ impl Told {
         }
     }
 
+    /// The span of its flush.
+    pub(super) fn prepare(&self, checkpoint: u64) -> Span {
+        self.spans.prepare(checkpoint, &self.sink)
+    }
+
     /// Its commit begins, under this span.
     pub(super) fn committing(&mut self, checkpoint: u64, committable: &Committable, span: Span) -> Span {
         let (id, since) = (committable.transactional_id.clone(), self.clock.now());

@@ -22,11 +22,10 @@ use super::{
 use crate::{
     checkpoint::{
         StateHandle, StoreError,
-        pipeline::LEFT_OPEN,
         spans::Spans,
         step::{Note, Part, Step, Steps},
     },
-    client::Topic,
+    client::{LEFT_OPEN, Topic},
     ids::Moment,
     net::Background,
     proto::{checkpoint::alignment::Barrier, committable::Committable},
