@@ -253,5 +253,6 @@ mod tests {
         let told = all.warnings(at(8))[0].to_string();
         assert!(told.contains("prepared transaction job-0-1") && told.contains("80 %"), "{told}");
         assert!(told.contains("10000") && told.contains("commit"), "{told}");
+        assert!(told.contains("txn commit --state DIR"), "{told}");
     }
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 use kafka_2pc_protocol_tests::foreign::{Library, Reading};
 use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground, Size};
 use kafka_2pc_protocol_tests::kafka::{self, Detour, END_TXN, PRODUCE, Spec, Topic};
-use kafka_2pc_protocol_tests::program::{Ended, Phase};
 
 use crate::Outcome;
-use crate::job::{Attempt, Job, OPEN, PATIENCE, Plan};
-use crate::metrics::SERVED;
+use crate::job::{Attempt, Job, PATIENCE, Plan};
+use crate::metrics::{Metrics, SERVED, says};
 
 /// How long something may take that must come.
 const SOON: Duration = Duration::from_secs(40);
@@ -80,7 +79,7 @@ fn long_checkpoints(ground: &Ground) -> Outcome {
     let mut attempt = job.start()?;
     attempt.wait_for("checkpoint", 3, SOON)?;
     cluster.pause(3)?;
-    let half = |m: &crate::metrics::Metrics| m.of("oldest_transaction_age_seconds") >= 7.0;
+    let half = |m: &Metrics| m.of("oldest_transaction_age_seconds") >= 7.0;
     attempt.wait_for_metrics("a transaction of half its timeout", SOON, half)?;
     let warning = ["the open transaction ", "50 % or more of transaction.timeout.ms = 14000"];
     let cure = ["The checkpoint takes long", "find the part that takes the time (`kafka-2pc timeline`)"];
@@ -263,7 +262,7 @@ fn two_owners(ground: &Ground) -> Outcome {
     let job = Job::new(ground, &PLAN)?;
     let mut attempt = job.start_with(&["--set", "restart-strategy.fixed-delay.delay=5s"], None)?;
     attempt.wait_for("checkpoint", 5, SOON)?;
-    freeze(&job, &attempt)?;
+    attempt.freeze(&job)?;
     let copy = job.copy()?;
     let words = attempt.running.output();
     let taken = job.start()?.past(PATIENCE)?.ended.expect(1)?;
@@ -286,26 +285,4 @@ fn two_owners(ground: &Ground) -> Outcome {
     let ended = attempt.past(PATIENCE)?.ended.expect(1)?;
     says(&ended, &["is not the newest of this job"])?;
     cured(&copy, copy.start()?)
-}
-
-/// Stops it in the middle of a transaction that is open at the coordinator and not prepared.
-fn freeze(job: &Job<'_>, attempt: &Attempt) -> Outcome {
-    for _ in 0..200 {
-        attempt.running.pause()?;
-        let open = job.ids_in(&OPEN)?;
-        if attempt.trace()?.phase() == Phase::Write && open == job.ids_in(&["Ongoing"])? && open.len() == 1 {
-            return Ok(());
-        }
-        attempt.running.cont()?;
-        std::thread::sleep(Duration::from_millis(13));
-    }
-    Err(Failure::of("it is never writing"))
-}
-
-fn says(ended: &Ended, words: &[&str]) -> Outcome {
-    let output = format!("{}{}", ended.stdout, ended.stderr);
-    match words.iter().find(|word| !output.contains(**word)) {
-        Some(word) => Err(ended.strange(&format!("it does not say {word:?}")).into()),
-        None => Ok(()),
-    }
 }

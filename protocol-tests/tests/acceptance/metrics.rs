@@ -5,9 +5,10 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use kafka_2pc_protocol_tests::harness::Failure;
+use kafka_2pc_protocol_tests::program::{Ended, Phase};
 
 use crate::Outcome;
-use crate::job::Attempt;
+use crate::job::{Attempt, Job, OPEN};
 
 /// Makes a job serve its metrics on a free port, which it tells.
 pub(crate) const SERVED: [&str; 2] = ["--metrics", "127.0.0.1:0"];
@@ -73,6 +74,21 @@ impl Attempt {
         }
     }
 
+    /// Stops it in the middle of a transaction that is open at the coordinator and not prepared.
+    pub(crate) fn freeze(&self, job: &Job<'_>) -> Outcome {
+        for _ in 0..200 {
+            self.running.pause()?;
+            let open = job.ids_in(&OPEN)?;
+            let writes = self.trace()?.phase() == Phase::Write;
+            if writes && open.len() == 1 && open == job.ids_in(&["Ongoing"])? {
+                return Ok(());
+            }
+            self.running.cont()?;
+            std::thread::sleep(Duration::from_millis(13));
+        }
+        Err(Failure::of("it is never writing"))
+    }
+
     /// Waits until it has said each of these.
     pub(crate) fn wait_for_words(&mut self, words: &[&str], limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
@@ -88,5 +104,14 @@ impl Attempt {
             }
         }
         Ok(())
+    }
+}
+
+/// It has said each of these.
+pub(crate) fn says(ended: &Ended, words: &[&str]) -> Outcome {
+    let output = format!("{}{}", ended.stdout, ended.stderr);
+    match words.iter().find(|word| !output.contains(**word)) {
+        Some(word) => Err(ended.strange(&format!("it does not say {word:?}")).into()),
+        None => Ok(()),
     }
 }
