@@ -13,7 +13,7 @@ use super::{
     usage::{SinkMeter, SinkUsage},
 };
 use crate::{
-    client::{Client, Resumed, SendError, Topic, Transaction, TrySendError},
+    client::{Client, EndError, Resumed, SendError, Topic, Transaction, TrySendError},
     ids::TransactionalId,
     net::Clock,
     proto::{
@@ -252,7 +252,8 @@ impl SinkWriter {
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(()) };
         self.give_up(slot);
         match transaction.abort().await {
-            Ok(_) => Ok(()),
+            // A newer owner of the id has ended it.
+            Ok(_) | Err(EndError::Fenced(_)) => Ok(()),
             Err(e) => Err(Cause::new(crate::proto::cause::CauseKind::Unreachable, e.to_string())),
         }
     }

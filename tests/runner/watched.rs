@@ -108,7 +108,8 @@ async fn what_a_sink_holds_is_told_while_a_store_takes_its_time() {
     let mut config = config();
     config.observer = observer;
     let mut store = Store::new(Duration::from_millis(2_500));
-    let run = job(NARROW, Some(500)).run(&b.client, &mut store, &config, pending());
+    let job = job(NARROW, Some(500));
+    let run = job.run(&b.client, &mut store, &config, pending());
     within(run).await.map_err(|(e, _)| e).unwrap();
     let course = course.lock().unwrap();
     assert!(course.stored, "{course:?}");

@@ -226,7 +226,7 @@ fn pool_exhaustion(ground: &Ground) -> Outcome {
 /// What a dead job leaves, what a job leaves that cannot abort, and what a job leaves that never runs again.
 fn leaks(ground: &Ground) -> Outcome {
     let detour = Detour::start(ground.bootstrap())?;
-    let job = behind(ground, &detour, &PLAN)?;
+    let job = behind(ground, &detour, &Plan { interval_ms: 1_500, ..PLAN })?;
     job.crash("prepared", 3)?;
     let left = job.ids_in(&["Ongoing"])?;
     Failure::unless(!left.is_empty(), "nothing is left open")?;
@@ -237,9 +237,11 @@ fn leaks(ground: &Ground) -> Outcome {
     // Started again, it aborts what it left. Then neither records nor aborts come through.
     let mut attempt = job.start_with(&["--set", "delivery.timeout.ms=3000"], None)?;
     attempt.wait_for_metrics("an aborted leftover", SOON, |m| m.of("aborted_transactions_total") == 1.0)?;
-    attempt.wait_for("checkpoint", 5, SOON)?;
+    attempt.wait_for("checkpoint", 2, SOON)?;
+    attempt.freeze(&job)?;
     detour.hold(PRODUCE);
     detour.hold(END_TXN);
+    attempt.running.cont()?;
     let warning = ["the open transaction is left to the next recovery", "until the job is started again"];
     attempt.wait_for_words(&warning, SOON)?;
     detour.release();

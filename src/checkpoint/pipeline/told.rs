@@ -141,7 +141,7 @@ impl Told {
 
     /// The run ends.
     pub(super) fn ended(&mut self, job: &Job, writer: &SinkWriter, error: Option<&PipelineError>) {
-        if error.and_then(PipelineError::failure).is_some_and(Cause::is_fenced) {
+        if error.and_then(PipelineError::failure).is_some_and(Cause::is_taken) {
             job.observer.event(self.clock.now(), &JobEvent::Fenced { task: &self.sink });
         }
         self.tick(job, writer);

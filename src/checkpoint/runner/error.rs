@@ -244,8 +244,8 @@ impl TaskError {
         }
     }
 
-    /// True when a broker says that the id belongs to somebody else.
-    pub(super) fn is_fenced(&self) -> bool {
-        self.failure().is_some_and(Cause::is_fenced)
+    /// True when a broker says that somebody else has ended the transaction.
+    pub(super) fn is_taken(&self) -> bool {
+        self.failure().is_some_and(Cause::is_taken)
     }
 }

@@ -137,8 +137,8 @@ pub enum JobEvent<'a> {
         /// The transaction.
         transactional_id: &'a TransactionalId,
     },
-    /// A broker refused a sink's transaction since its id belongs to somebody else now, or, on transactions V1, since its timeout is
-    /// over. The sink ends; the job may go back to its last checkpoint.
+    /// A broker refused records of a sink's transaction, or its identity, since somebody else has ended it: a newer owner of its id,
+    /// or its timeout. The sink ends; the job may go back to its last checkpoint.
     Fenced {
         /// The subtask.
         task: &'a TaskName,

@@ -79,7 +79,7 @@ impl SinkTask {
             let task = &self.port.name;
             self.port.observe(JobEvent::NotCommitted { task, transactional_id });
         }
-        if result.as_ref().is_err_and(TaskError::is_fenced) {
+        if result.as_ref().is_err_and(TaskError::is_taken) {
             self.port.observe(JobEvent::Fenced { task: &self.port.name });
         }
         usage.end();
