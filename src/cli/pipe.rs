@@ -10,7 +10,10 @@ use super::{
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{
+        self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_cure, tell_hanging,
+        tell_lost, told,
+    },
     settings::{Command, JobConfig},
     state::shown,
 };
@@ -258,6 +261,7 @@ fn report(
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        tell_cure(&error);
         if let PipelineError::Refused { lines, .. } = &error {
             tell(remedy(lines, args));
         }

@@ -35,6 +35,7 @@ pub use record_sink::{Outgoing, RecordSink};
 pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
+pub(crate) use transaction::LEFT_OPEN;
 pub use transaction::{Prepared, Transaction};
 
 use std::{sync::Arc, time::Duration};

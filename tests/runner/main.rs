@@ -7,6 +7,7 @@ mod kit;
 
 mod lost;
 mod trouble;
+mod watched;
 
 use std::{collections::BTreeMap, future::pending, time::Duration};
 

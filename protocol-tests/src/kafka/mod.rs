@@ -7,6 +7,7 @@
 //! ```
 
 mod cluster;
+mod detour;
 mod error;
 mod jars;
 mod launch;
@@ -20,6 +21,7 @@ mod tools;
 mod topics;
 
 pub use cluster::KafkaCluster;
+pub use detour::{Detour, END_TXN, PRODUCE};
 pub use error::KafkaError;
 pub use jars::{JarSet, Jars};
 pub use look::{Described, OpenProducer, describe, open_producers, transactions};

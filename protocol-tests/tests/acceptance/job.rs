@@ -11,7 +11,7 @@ use kafka_2pc_protocol_tests::kafka::{self, ListedTransaction};
 use kafka_2pc_protocol_tests::program::{Ended, Invocation, Program, Running, Trace};
 use tempfile::TempDir;
 
-use crate::{Outcome, input};
+use crate::{Outcome, input, older_state};
 
 /// How long a pipe may take that nobody disturbs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -96,6 +96,15 @@ impl<'a> Job<'a> {
             starts,
         };
         Ok(job)
+    }
+
+    /// The same job on a copy of its input and its state, as they are now.
+    pub(crate) fn copy(&self) -> Result<Self, Failure> {
+        let (folder, starts) = (tempfile::tempdir()?, Cell::new(100));
+        older_state::copy(self.folder.path(), folder.path())?;
+        let (bootstrap, topic, prefix) = (self.bootstrap.clone(), self.topic.clone(), self.prefix.clone());
+        let (program, options) = (self.program.clone(), self.options.clone());
+        Ok(Self { program, bootstrap, topic, prefix, options, folder, starts, ..*self })
     }
 
     pub(crate) fn input(&self) -> PathBuf {

@@ -2,11 +2,13 @@
 //! killed on the way. The program runs as a child process; foreign clients read what it wrote.
 
 mod committables;
+mod common_issues;
 mod crash_points;
 mod input;
 mod job;
 mod keyed;
 mod leaderless;
+mod metrics;
 mod mirror;
 mod older_state;
 mod outages;
@@ -33,5 +35,6 @@ fn main() -> ExitCode {
     cases.extend(topology::cases());
     cases.extend(scenarios::cases());
     cases.extend(s3::cases());
+    cases.extend(common_issues::cases());
     harness::main(cases)
 }

@@ -9,6 +9,7 @@ use crate::{
     client::Client,
     net::{Background, Clock},
     proto::{
+        cause::{Cause, CauseKind},
         committable::Committable,
         resume::{First, Outcome},
         settle::{CommittedButHanging, SettleError, SettleTarget, Settled},
@@ -43,12 +44,13 @@ pub(super) fn commit(
 }
 
 /// Looks until the commit is on every partition.
-pub(super) fn settle(committer: &Committer, committable: Committable) -> Background<Event> {
+pub(super) fn settle(committer: &Committer, committable: Committable, span: Span) -> Background<Event> {
     let committer = committer.clone();
-    Background::start(async move {
+    let settling = async move {
         let settled = committer.settle(&committable).await;
         Event::Settled(Box::new(committable), settled)
-    })
+    };
+    Background::start(settling.instrument(span))
 }
 
 /// Looks once more at what was found hanging: it may have been repaired since.
@@ -59,6 +61,15 @@ pub(super) fn recheck(client: &Client, hanging: CommittedButHanging) -> Backgrou
         Event::Rechecked(Box::new(hanging), settled)
     })
 }
+
+/// Why a transaction is left.
+pub(super) fn not_aborted(waited: Duration) -> Cause {
+    Cause::new(CauseKind::Unreachable, format!("its abort was not answered within {waited:?}"))
+}
+
+/// What is logged of a decision that is slow to arrive.
+pub(in crate::checkpoint) const ON_THEIR_WAY: &str =
+    "markers are still on their way: the leader of a partition is busy or missing; look at the brokers";
 
 /// Logs each place at which a decision has not arrived.
 pub(in crate::checkpoint) fn log_hanging(hanging: &CommittedButHanging) {

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::FusedFuture, stream::FuturesUnordered};
+use tracing::{Instrument, Span};
 
 use super::{
     Job, OnBadLine, OnHanging, StopAfter,
-    event::{Event, commit, log_hanging, recheck, settle},
+    event::{Event, ON_THEIR_WAY, commit, log_hanging, not_aborted, recheck, settle},
     lines::OpenLines,
     report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary},
     restored::Restored,
@@ -14,10 +15,10 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint, spans,
+        Checkpoint, CommitStatus, InputPosition, JobStore, ListedCommittable, StoreError, StorePoint,
         step::{Note, Part, Step},
     },
-    client::{Client, SendError, Topic},
+    client::{Client, LEFT_OPEN, SendError, Topic},
     ids::Moment,
     net::{Background, Clock},
     proto::{
@@ -47,13 +48,14 @@ pub async fn run(
     job.sink.validate().map_err(|e| early(e.into()))?;
     let mut running = Running::start(client, store, job).await.map_err(early)?;
     let played = running.play(stop).await;
-    running.told.ended(job, &running.writer);
+    running.told.ended(job, &running.writer, played.as_ref().err());
     match played {
         Ok(()) => Ok(running.summary),
         Err(e) => {
             // Readers must not wait for the timeout of what will never be committed.
-            if let Ok(Err(cause)) = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await {
-                tracing::warn!(%cause, "the open transaction is left to the next recovery");
+            let aborted = tokio::time::timeout(ABORT_WAIT, running.writer.abort()).await;
+            if let Err(cause) = aborted.unwrap_or_else(|_| Err(not_aborted(ABORT_WAIT))) {
+                tracing::warn!(%cause, "{LEFT_OPEN}");
             }
             let e = running.named(e);
             (running.summary.records, running.summary.skipped) = running.durable;
@@ -148,7 +150,7 @@ impl<'a> Running<'a> {
                 aborted: report.aborted.len() as u64,
                 ..Summary::default()
             },
-            told: Told::new(clock),
+            told: Told::new(clock, Arc::clone(&job.job_id)),
             clock,
             next_checkpoint: now.after(job.checkpoint_interval),
             started: now,
@@ -174,7 +176,8 @@ impl<'a> Running<'a> {
         for listed in &mut self.listed {
             listed.status = CommitStatus::Decided(Decision::Commit);
             if !hangs.contains(&listed.committable.transactional_id) {
-                self.background.push(settle(&self.committer, listed.committable.clone()));
+                let span = self.told.settling(&listed.committable.transactional_id, self.checkpoint.id);
+                self.background.push(settle(&self.committer, listed.committable.clone(), span));
             }
         }
         Ok(())
@@ -352,11 +355,13 @@ impl<'a> Running<'a> {
     async fn complete_checkpoint(&mut self) -> Result<bool, PipelineError> {
         let id = self.checkpoint.id + 1;
         self.job.steps.note(Note::Prepare);
+        self.told.spans.begin(id);
+        let span = self.told.spans.of(id);
         let began = self.clock.now();
         let timeout = self.job.checkpoint_timeout;
         let committable = tokio::select! {
             biased;
-            prepared = self.writer.prepare_commit(id) => prepared?,
+            prepared = self.writer.prepare_commit(id).instrument(self.told.prepare(id)) => prepared?,
             // What was not prepared is a leftover, which the next recovery aborts.
             () = self.clock.sleep_until(Some(began.after(timeout))) => {
                 return Err(PipelineError::CheckpointTimeout { checkpoint: id, timeout });
@@ -384,6 +389,7 @@ impl<'a> Running<'a> {
             && position == self.position
             && writers == self.checkpoint.writers;
         if same {
+            self.told.spans.end(id);
             return Ok(false);
         }
         self.told.prepared(self.job, id, Prepared { began, prepared }, committable.as_ref());
@@ -397,13 +403,12 @@ impl<'a> Running<'a> {
         }
         self.listed
             .push(ListedCommittable { committable: committable.clone(), status: CommitStatus::Pending });
-        self.told.committing(id, &committable);
-        self.begin_commit(committable);
+        let span = self.told.committing(id, &committable, span);
+        self.begin_commit(committable, span);
         Ok(false)
     }
 
-    fn begin_commit(&mut self, committable: Committable) {
-        let span = spans::commit(&self.job.job_id, self.checkpoint.id);
+    fn begin_commit(&mut self, committable: Committable, span: Span) {
         let (steps, clock) = (self.job.steps.clone(), self.clock);
         self.background.push(commit(&self.committer, committable, (steps, clock), span));
     }
@@ -420,7 +425,8 @@ impl<'a> Running<'a> {
                 StorePoint::Durable => Step::Durable,
             });
         };
-        self.store.write(&checkpoint, &mut observer).await?;
+        let span = self.told.spans.store(checkpoint.id);
+        self.store.write(&checkpoint, &mut observer).instrument(span).await?;
         let listed: BTreeSet<_> =
             checkpoint.committables.iter().map(|l| l.committable.transactional_id.clone()).collect();
         self.writer.durable(&listed);
@@ -488,7 +494,8 @@ impl<'a> Running<'a> {
         for listed in self.listed.iter_mut().filter(|l| l.committable == committed.committable) {
             listed.status = CommitStatus::Decided(Decision::Commit);
         }
-        self.background.push(settle(&self.committer, committed.committable));
+        let span = self.told.settling(&committed.committable.transactional_id, self.checkpoint.id);
+        self.background.push(settle(&self.committer, committed.committable, span));
         Ok(())
     }
 
@@ -518,8 +525,9 @@ impl<'a> Running<'a> {
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging).await,
             Err(SettleError::Pending { .. }) => {
-                tracing::warn!(transactional_id = %committable.transactional_id, "markers are still on their way");
-                self.background.push(settle(&self.committer, committable));
+                tracing::warn!(transactional_id = %committable.transactional_id, "{ON_THEIR_WAY}");
+                let span = self.told.settling(&committable.transactional_id, self.checkpoint.id);
+                self.background.push(settle(&self.committer, committable, span));
             }
             Err(e @ SettleError::Denied { .. }) => {
                 tracing::warn!(transactional_id = %committable.transactional_id, "{e}; its id is not used again");

@@ -16,7 +16,7 @@ mod report;
 mod restored;
 mod told;
 
-pub(super) use event::log_hanging;
+pub(super) use event::{ON_THEIR_WAY, log_hanging};
 pub use job::run;
 pub use lines::RefusedLines;
 pub(super) use report::gone_records;

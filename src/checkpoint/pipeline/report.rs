@@ -142,7 +142,11 @@ pub enum PipelineError {
     #[error(transparent)]
     Prepare(#[from] PrepareCommitError),
     /// A checkpoint was not prepared in time. Its transaction is aborted; the position before it is kept.
-    #[error("checkpoint {checkpoint} was not prepared within {timeout:?} (execution.checkpointing.timeout)")]
+    #[error(
+        "checkpoint {checkpoint} was not prepared within {timeout:?} (execution.checkpointing.timeout): brokers have not \
+         acknowledged all of its records. Look at their produce latency and under-replicated partitions; a shorter \
+         interval makes a checkpoint smaller"
+    )]
     CheckpointTimeout {
         /// The checkpoint.
         checkpoint: u64,

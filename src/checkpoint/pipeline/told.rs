@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Job, SINK, SOURCE};
+use tracing::Span;
+
+use super::{Job, PipelineError, SINK, SOURCE};
 use crate::{
-    checkpoint::runner::{JobEvent, TaskName, UsageTeller},
+    checkpoint::{
+        runner::{JobEvent, TaskName, UsageTeller},
+        spans::Spans,
+    },
     ids::{Moment, TransactionalId},
     net::Clock,
-    proto::{checkpoint::CheckpointKind, committable::Committable, resume::Outcome},
+    proto::{cause::Cause, checkpoint::CheckpointKind, committable::Committable, resume::Outcome},
     sink::{RecoveryReport, SinkWriter},
 };
 
@@ -17,8 +22,16 @@ pub(super) struct Told {
     source: TaskName,
     sink: TaskName,
     /// Checkpoints whose commits are not visible yet, with the transaction.
-    open: Vec<(u64, TransactionalId, Moment)>,
-    usage: UsageTeller,
+    open: Vec<Open>,
+    pub(super) spans: Spans,
+    usage: Option<UsageTeller>,
+}
+
+struct Open {
+    checkpoint: u64,
+    id: TransactionalId,
+    since: Moment,
+    span: Span,
 }
 
 /// When a checkpoint came where, before it is known whether there will be one.
@@ -29,14 +42,15 @@ pub(super) struct Prepared {
 }
 
 impl Told {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: Clock, job: Arc<str>) -> Self {
         let task = |uid: &str| TaskName { uid: Arc::from(uid), index: 0 };
         Self {
             clock,
             source: task(SOURCE),
             sink: task(SINK),
             open: Vec::new(),
-            usage: UsageTeller::default(),
+            spans: Spans::new(job),
+            usage: None,
         }
     }
 
@@ -63,21 +77,38 @@ impl Told {
     /// It is durable, and everybody knows.
     pub(super) fn durable(&self, job: &Job, checkpoint: u64) {
         let now = self.clock.now();
+        self.spans.end(checkpoint);
         job.observer.event(now, &JobEvent::Stored { checkpoint });
         for task in [&self.source, &self.sink] {
             job.observer.event(now, &JobEvent::Notified { checkpoint, task });
         }
     }
 
-    /// Its commit begins.
-    pub(super) fn committing(&mut self, checkpoint: u64, committable: &Committable) {
-        self.open.push((checkpoint, committable.transactional_id.clone(), self.clock.now()));
+    /// The span of its flush.
+    pub(super) fn prepare(&self, checkpoint: u64) -> Span {
+        self.spans.prepare(checkpoint, &self.sink)
+    }
+
+    /// Its commit begins, under this span.
+    pub(super) fn committing(&mut self, checkpoint: u64, committable: &Committable, span: Span) -> Span {
+        let (id, since) = (committable.transactional_id.clone(), self.clock.now());
+        let commit = self.spans.commit(&span, checkpoint);
+        self.open.push(Open { checkpoint, id, since, span });
+        commit
+    }
+
+    /// The span of the look at a commit; what is not of this run is of the restored checkpoint.
+    pub(super) fn settling(&self, id: &TransactionalId, restored: u64) -> Span {
+        match self.open.iter().find(|open| open.id == *id) {
+            Some(open) => self.spans.settle(&open.span, open.checkpoint),
+            None => self.spans.settle(&Span::none(), restored),
+        }
     }
 
     /// A commit is decided.
     pub(super) fn committed(&self, job: &Job, id: &TransactionalId, outcome: &Outcome) {
         let now = self.clock.now();
-        for (checkpoint, transactional_id, since) in self.open.iter().filter(|(_, open, _)| open == id) {
+        for Open { checkpoint, id: transactional_id, since, .. } in self.open.iter().filter(|o| o.id == *id) {
             let (checkpoint, took) = (*checkpoint, now.since(*since));
             let task = &self.sink;
             let event = JobEvent::Committed { checkpoint, task, transactional_id, took, outcome };
@@ -102,21 +133,27 @@ impl Told {
         job.observer.event(self.clock.now(), &event);
     }
 
-    /// The loop goes on: now and then it tells what the sink holds.
+    /// The loop begins: from now on it is told what the sink holds.
     pub(super) fn tick(&mut self, job: &Job, writer: &SinkWriter) {
-        self.usage.tick((&job.observer, self.clock.now()), &self.sink, writer);
+        let told = || (job.observer.clone(), self.clock);
+        self.usage.get_or_insert_with(|| UsageTeller::start(told(), self.sink.clone(), writer.meter()));
     }
 
     /// The run ends.
-    pub(super) fn ended(&self, job: &Job, writer: &SinkWriter) {
-        let event = JobEvent::Usage { task: &self.sink, usage: writer.usage() };
-        job.observer.event(self.clock.now(), &event);
+    pub(super) fn ended(&mut self, job: &Job, writer: &SinkWriter, error: Option<&PipelineError>) {
+        if error.and_then(PipelineError::failure).is_some_and(Cause::is_taken) {
+            job.observer.event(self.clock.now(), &JobEvent::Fenced { task: &self.sink });
+        }
+        self.tick(job, writer);
+        if let Some(usage) = self.usage.take() {
+            usage.end();
+        }
     }
 
     /// A commit is on every partition.
     pub(super) fn settled(&mut self, job: &Job, id: &TransactionalId) {
         let now = self.clock.now();
-        for (checkpoint, transactional_id, _) in self.open.iter().filter(|(_, open, _)| open == id) {
+        for Open { checkpoint, id: transactional_id, .. } in self.open.iter().filter(|o| o.id == *id) {
             let event = JobEvent::Visible { checkpoint: *checkpoint, task: &self.sink, transactional_id };
             job.observer.event(now, &event);
         }
@@ -125,6 +162,6 @@ impl Told {
 
     /// Nothing more will be known of it.
     pub(super) fn forget(&mut self, id: &TransactionalId) {
-        self.open.retain(|(_, open, _)| open != id);
+        self.open.retain(|open| open.id != *id);
     }
 }

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CheckpointStore, OperatorState, StateHandle, StateStore, StoreError, step::Note,
+        Checkpoint, CheckpointStore, OperatorState, StateHandle, StateStore, StoreError, spans::Spans,
+        step::Note,
     },
     net::{Background, Clock},
     proto::{
@@ -54,6 +55,7 @@ pub(super) struct Attempt<'a> {
     was_finished: bool,
     /// And it is known to have nothing to do.
     still_finished: bool,
+    spans: Spans,
     /// Checkpoints that became complete, and that were given up.
     pub(super) completed: u64,
     pub(super) failed: u64,
@@ -66,6 +68,7 @@ pub(super) struct Start {
     pub(super) newest_id: u64,
     /// Whether all sources had come to their end.
     pub(super) was_finished: bool,
+    pub(super) spans: Spans,
 }
 
 impl<'a> Attempt<'a> {
@@ -75,7 +78,7 @@ impl<'a> Attempt<'a> {
         (built, store): (Built, &'a mut dyn CheckpointStore),
         start: Start,
     ) -> Result<Self, RunError> {
-        let Start { checkpoint, newest_id, was_finished } = start;
+        let Start { checkpoint, newest_id, was_finished, spans } = start;
         let subtasks = built.commands.len();
         let mut sources = Vec::new();
         let mut next = 0;
@@ -93,7 +96,7 @@ impl<'a> Attempt<'a> {
             config,
             clock,
             states: store.states(),
-            keeper: Keeper::new(store, config.steps.clone()),
+            keeper: Keeper::new(store, config.steps.clone(), spans.clone()),
             collecting: BTreeMap::new(),
             discards: FuturesUnordered::new(),
             built,
@@ -103,6 +106,7 @@ impl<'a> Attempt<'a> {
             ended: BTreeMap::new(),
             was_finished,
             still_finished: false,
+            spans: spans.clone(),
             completed: 0,
             failed: 0,
         })
@@ -202,6 +206,7 @@ impl<'a> Attempt<'a> {
     fn act(&mut self, effect: CoordinatorEffect<TaskState>) -> Result<Option<CheckpointKind>, RunError> {
         match effect {
             CoordinatorEffect::Trigger { checkpoint, kind } => {
+                self.spans.begin(checkpoint);
                 self.observe(JobEvent::Triggered { checkpoint, kind });
                 self.collecting.insert(checkpoint, Vec::new());
                 let barrier = Barrier { checkpoint, kind, triggered: self.clock.now() };
@@ -218,7 +223,10 @@ impl<'a> Attempt<'a> {
                 self.command(subtask, Command::Notify(checkpoint));
             }
             CoordinatorEffect::Abort { checkpoint, cause } => {
-                tracing::warn!(checkpoint, %cause, "a checkpoint was given up");
+                self.spans.of(checkpoint).in_scope(|| {
+                    tracing::warn!(checkpoint, %cause, "a checkpoint was given up");
+                });
+                self.spans.end(checkpoint);
                 self.observe(JobEvent::Aborted { checkpoint, cause: &cause });
                 self.failed += 1;
                 // One whose store failed is not among these: it may be durable all the same.
@@ -236,6 +244,7 @@ impl<'a> Attempt<'a> {
     /// Takes what became of a checkpoint.
     fn kept(&mut self, (checkpoint, result): Kept) -> Result<(), StoreError> {
         result?;
+        self.spans.end(checkpoint.id);
         self.completed += 1;
         self.observe(JobEvent::Stored { checkpoint: checkpoint.id });
         self.config.steps.note(Note::Checkpoint(checkpoint.id));
@@ -339,7 +348,10 @@ impl<'a> Attempt<'a> {
             while self.discards.next().await.is_some() {}
         };
         if tokio::time::timeout(ABORT_WAIT, all).await.is_err() {
-            tracing::warn!("subtasks do not end; what they have open is left to the next recovery");
+            tracing::warn!(
+                "subtasks do not end; what they have open is left to the next recovery: readers stall there until the job \
+                 is started again, or its timeout"
+            );
         }
     }
 

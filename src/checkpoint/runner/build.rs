@@ -23,7 +23,7 @@ use super::{
     source_task::SourceTask,
 };
 use crate::{
-    checkpoint::StateStore,
+    checkpoint::{StateStore, spans::Spans},
     client::Topic,
     net::{Background, Clock},
     source::Subtask,
@@ -44,6 +44,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) states: Arc<dyn StateStore>,
     pub(super) counters: Arc<Counters>,
     pub(super) topic: Topic,
+    pub(super) spans: Spans,
     /// By subtask of the sink.
     pub(super) writers: Vec<(crate::sink::SinkWriter, Commits)>,
     pub(super) settle_timeout: std::time::Duration,
@@ -179,6 +180,7 @@ impl Builder<'_> {
                 commits,
                 steps: self.around.config.steps.clone(),
                 counters: Arc::clone(&self.around.counters),
+                spans: self.around.spans.clone(),
                 settle_timeout: self.around.settle_timeout,
                 progress: Progress::default(),
             };

@@ -2,19 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::error::TaskError;
 use crate::{
     checkpoint::{
         CommitStatus, ListedCommittable,
-        pipeline::{LostTransaction, OnHanging, log_hanging},
-        spans,
+        pipeline::{LostTransaction, ON_THEIR_WAY, OnHanging, log_hanging},
+        spans::Spans,
     },
     client::Client,
     ids::{Moment, TransactionalId},
@@ -60,7 +59,7 @@ pub(super) enum Outcomes {
 }
 
 pub(super) struct Commits {
-    job: Arc<str>,
+    spans: Spans,
     client: Client,
     committer: Committer,
     on_hanging: OnHanging,
@@ -79,6 +78,16 @@ struct Listed {
     since: Moment,
     stage: Stage,
     entry: ListedCommittable,
+    watch: Watch,
+}
+
+/// Where the log tells of it.
+#[derive(Debug, Clone)]
+struct Watch {
+    /// The first checkpoint that lists it, of an earlier run the restored one.
+    checkpoint: u64,
+    /// Its span, which is open until this is dropped.
+    span: Span,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,13 +101,13 @@ enum Stage {
 impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
-        (job, client, committer): (Arc<str>, Client, Committer),
+        (spans, client, committer): (Spans, Client, Committer),
         (on_hanging, on_lost): (OnHanging, OnLost),
-        restored: Vec<ListedCommittable>,
+        (checkpoint, restored): (u64, Vec<ListedCommittable>),
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
         let mut commits = Self {
-            job,
+            spans,
             client,
             committer,
             on_hanging,
@@ -112,11 +121,12 @@ impl Commits {
         let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
         for mut entry in restored {
             entry.status = CommitStatus::Decided(Decision::Commit);
+            let watch = Watch { checkpoint, span: Span::none() };
             if !hangs.contains(&entry.committable.transactional_id) {
-                commits.settle(entry.committable.clone());
+                commits.settle(entry.committable.clone(), &watch);
             }
             let since = Moment::default();
-            commits.listed.push(Listed { checkpoint: 0, since, stage: Stage::Committing, entry });
+            commits.listed.push(Listed { checkpoint: 0, since, stage: Stage::Committing, entry, watch });
         }
         hanging.into_iter().for_each(|hanging| commits.recheck(hanging));
         commits
@@ -126,7 +136,8 @@ impl Commits {
     pub(super) fn prepared(&mut self, checkpoint: u64, committable: Committable) {
         let entry = ListedCommittable { committable, status: CommitStatus::Pending };
         let since = Moment::default();
-        self.listed.push(Listed { checkpoint, since, stage: Stage::Prepared, entry });
+        let watch = Watch { checkpoint, span: self.spans.of(checkpoint) };
+        self.listed.push(Listed { checkpoint, since, stage: Stage::Prepared, entry, watch });
     }
 
     /// What this checkpoint has to list.
@@ -148,7 +159,7 @@ impl Commits {
                 listed.stage = Stage::Committing;
                 listed.since = now;
                 let (committer, committable) = (self.committer.clone(), listed.entry.committable.clone());
-                let span = spans::commit(&self.job, listed.checkpoint);
+                let span = self.spans.commit(&listed.watch.span, listed.checkpoint);
                 let committing =
                     async move { Done::Committed(committer.commit_one(committable, First::EndTxn).await) };
                 self.background.push(Background::start(committing.instrument(span)));
@@ -241,7 +252,7 @@ impl Commits {
             let (checkpoint, how) = (listed.checkpoint, resumed.outcome.clone());
             outcome = Some(Outcomes::Committed { checkpoint, id, took, outcome: how });
         }
-        self.settle(committed.committable);
+        self.settle_again(committed.committable);
         Ok(outcome)
     }
 
@@ -273,8 +284,8 @@ impl Commits {
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging, writer),
             Err(SettleError::Pending { .. }) => {
-                tracing::warn!(transactional_id = %id, "markers are still on their way");
-                self.settle(committable.clone());
+                tracing::warn!(transactional_id = %id, "{ON_THEIR_WAY}");
+                self.settle_again(committable.clone());
             }
             Err(e @ SettleError::Denied { .. }) => {
                 tracing::warn!(transactional_id = %id, "{e}; its id is not used again");
@@ -318,12 +329,20 @@ impl Commits {
         self.listed.retain(|l| l.entry.committable.transactional_id != *id);
     }
 
-    fn settle(&self, committable: Committable) {
+    fn settle_again(&self, committable: Committable) {
+        let listed = self.listed.iter().find(|l| l.entry.committable == committable);
+        let watch = listed.map_or(Watch { checkpoint: 0, span: Span::none() }, |l| l.watch.clone());
+        self.settle(committable, &watch);
+    }
+
+    fn settle(&self, committable: Committable, watch: &Watch) {
         let committer = self.committer.clone();
-        self.background.push(Background::start(async move {
+        let settling = async move {
             let settled = committer.settle(&committable).await;
             Done::Settled(Box::new(committable), settled)
-        }));
+        };
+        let span = self.spans.settle(&watch.span, watch.checkpoint);
+        self.background.push(Background::start(settling.instrument(span)));
     }
 
     /// Looks once more at what was found hanging: it may have been repaired since.

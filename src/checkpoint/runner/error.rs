@@ -9,6 +9,7 @@ use crate::{
     client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
+        cause::Cause,
         checkpoint::{
             Misuse,
             coordinator::{AbortCause, ConfigError},
@@ -190,12 +191,11 @@ impl RunError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         let cause = match self {
-            Self::Task(TaskError::Write { error: WriteError::Send(SendError::Failed(cause)), .. }) => cause,
-            Self::Task(TaskError::Prepare { error, .. }) => match &error.source {
-                PrepareFailure::Failed(failed) => &failed.cause,
-                // A checkpoint that comes in time is all that it needs.
-                PrepareFailure::TooOld(_) => return true,
-            },
+            // A checkpoint that comes in time is all that it needs.
+            Self::Task(TaskError::Prepare {
+                error: PrepareCommitError { source: PrepareFailure::TooOld(_), .. },
+                ..
+            }) => return true,
             // Recovery waits for the commits, as long as they may take.
             Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
             Self::Checkpoint(_) => return true,
@@ -203,9 +203,10 @@ impl RunError {
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
             Self::Recover(RecoverError::Leftovers(_)) => return true,
+            Self::Task(error) if error.failure().is_some() => error.failure(),
             _ => return self.no_answer(),
         };
-        cause.kind.is_transient()
+        cause.is_some_and(|cause| cause.kind.is_transient())
     }
 
     /// True when no broker answered.
@@ -230,4 +231,22 @@ impl RunError {
 /// True when nothing is decided against any of these: a commit may be tried again.
 fn may_pass(all: &[Committed]) -> bool {
     all.iter().all(|one| one.result.as_ref().is_err_and(CommitError::is_retriable))
+}
+
+impl TaskError {
+    /// Why the open transaction failed, if it did.
+    fn failure(&self) -> Option<&Cause> {
+        match self {
+            Self::Write { error: WriteError::Send(SendError::Failed(cause)), .. } => Some(cause),
+            Self::Prepare { error: PrepareCommitError { source: PrepareFailure::Failed(e), .. }, .. } => {
+                Some(&e.cause)
+            }
+            _ => None,
+        }
+    }
+
+    /// True when a broker says that somebody else has ended the transaction.
+    pub(super) fn is_taken(&self) -> bool {
+        self.failure().is_some_and(Cause::is_taken)
+    }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     checkpoint::{
         Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, pipeline::LostTransaction,
-        step::Note,
+        spans::Spans, step::Note,
     },
     client::{Client, Topic},
     proto::{checkpoint::CheckpointKind, pool::WriterState, recovery::OnLost, settle::Settled},
@@ -86,8 +86,8 @@ impl Pipeline {
             () = &mut *stop, if !stop.is_terminated() => return Err(RunError::Stopped),
             begun = beginning => begun?,
         };
-        let Begun { built, counters, checkpoint, was_finished } = begun;
-        let start = Start { checkpoint, newest_id: *newest_id, was_finished };
+        let Begun { built, counters, checkpoint, was_finished, spans } = begun;
+        let start = Start { checkpoint, newest_id: *newest_id, was_finished, spans };
         let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
         let result = attempt.play(stop).await;
         attempt.end().await;
@@ -131,14 +131,16 @@ impl Pipeline {
             return Err(error.into());
         }
         let counters = Arc::new(Counters::default());
+        let spans = Spans::new(Arc::clone(&self.job_id));
         let around = Surroundings {
             config,
             clock: client.clock(),
             states: store.states(),
             counters: Arc::clone(&counters),
             topic,
+            spans: spans.clone(),
             writers: with_commits(
-                (client, &sink),
+                (client, &sink, &spans),
                 config,
                 (writers, spec.config.on_lost),
                 (&checkpoint, report),
@@ -146,7 +148,7 @@ impl Pipeline {
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
-        Ok(Begun { built, counters, checkpoint, was_finished: restored.is_finished() })
+        Ok(Begun { built, counters, checkpoint, was_finished: restored.is_finished(), spans })
     }
 
     /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
@@ -194,6 +196,7 @@ struct Begun {
     counters: Arc<Counters>,
     checkpoint: Checkpoint,
     was_finished: bool,
+    spans: Spans,
 }
 
 /// What the lives of a job share, from one restart to the next.
@@ -255,7 +258,7 @@ async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<()
 
 /// Gives each writer the committables and the hanging transactions of the ids that it answers for.
 fn with_commits(
-    (client, sink): (&Client, &Sink),
+    (client, sink, spans): (&Client, &Sink, &Spans),
     config: &RunConfig,
     (writers, on_lost): (Vec<SinkWriter>, OnLost),
     (checkpoint, report): (&Checkpoint, RecoveryReport),
@@ -269,8 +272,8 @@ fn with_commits(
         let listed: Vec<ListedCommittable> =
             kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
         let hanging = report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
-        let ways = (Arc::clone(&checkpoint.job_id), client.clone(), sink.committer());
-        (writer, Commits::restored(ways, (config.on_hanging, on_lost), listed, hanging))
+        let ways = (spans.clone(), client.clone(), sink.committer());
+        (writer, Commits::restored(ways, (config.on_hanging, on_lost), (checkpoint.id, listed), hanging))
     };
     writers.into_iter().enumerate().map(one).collect()
 }

@@ -1,11 +1,17 @@
 //! A subtask of the sink: a writer, and the commits of what it prepared.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tracing::Instrument;
 
 use super::{
-    commits::{Commits, Outcomes},
+    commits::{Commits, Done, Outcomes},
     counters::Counters,
     error::TaskError,
     event::{JobEvent, UsageTeller},
@@ -16,12 +22,13 @@ use super::{
 use crate::{
     checkpoint::{
         StateHandle, StoreError,
+        spans::Spans,
         step::{Note, Part, Step, Steps},
     },
-    client::Topic,
+    client::{LEFT_OPEN, Topic},
     ids::Moment,
     net::Background,
-    proto::checkpoint::alignment::Barrier,
+    proto::{checkpoint::alignment::Barrier, committable::Committable},
     record::Record,
     sink::{SinkWriter, WriteError},
 };
@@ -39,6 +46,7 @@ pub(super) struct SinkTask {
     pub(super) commits: Commits,
     pub(super) steps: Steps,
     pub(super) counters: Arc<Counters>,
+    pub(super) spans: Spans,
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
@@ -56,21 +64,27 @@ pub(super) struct Progress {
     /// Complete, but not everything up to it is decided.
     unconfirmed: Option<u64>,
     closing: Option<Moment>,
-    usage: UsageTeller,
+    /// Commands that came while it waited for something else.
+    later: VecDeque<Command>,
 }
 
 impl SinkTask {
     /// Runs until the job lets go of it. What is open then is aborted: readers must not wait for its timeout.
     pub(super) async fn run(mut self) -> Result<(), TaskError> {
+        let watcher = (self.port.observer.clone(), self.port.clock);
+        let usage = UsageTeller::start(watcher, self.port.name.clone(), self.writer.meter());
         let result = self.work().await;
         if let Err(TaskError::NotCommitted(committed)) = &result {
             let transactional_id = &committed.committable.transactional_id;
             let task = &self.port.name;
             self.port.observe(JobEvent::NotCommitted { task, transactional_id });
         }
-        self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
+        if result.as_ref().is_err_and(TaskError::is_taken) {
+            self.port.observe(JobEvent::Fenced { task: &self.port.name });
+        }
+        usage.end();
         if let Err(cause) = self.writer.abort().await {
-            tracing::warn!(task = %self.port.name, %cause, "the open transaction is left to the next recovery");
+            tracing::warn!(task = %self.port.name, %cause, "{LEFT_OPEN}");
         }
         result
     }
@@ -80,9 +94,10 @@ impl SinkTask {
             while let Some(arrival) = self.gate.barrier()? {
                 self.arrival(arrival).await?;
             }
+            while let Some(command) = self.progress.later.pop_front() {
+                self.command(command)?;
+            }
             let now = self.port.clock.now();
-            let watcher = (&self.port.observer, now);
-            self.progress.usage.tick(watcher, &self.port.name, &self.writer);
             let free = self.is_free()?;
             let more = free && self.burst().await?;
             if more {
@@ -98,10 +113,7 @@ impl SinkTask {
                     None => return Ok(()),
                     Some(command) => self.command(command)?,
                 },
-                done = self.commits.next() => {
-                    let outcome = self.commits.done(done?, self.port.clock.now(), &mut self.writer)?;
-                    self.told(outcome);
-                }
+                done = self.commits.next() => self.done(done)?,
                 Some(kept) = self.progress.uploads.next() => {
                     let (checkpoint, kept) = kept.ok_or(TaskError::Panicked)?;
                     self.acknowledge(checkpoint, kept.ok_or(TaskError::Panicked)?);
@@ -141,11 +153,53 @@ impl SinkTask {
     }
 
     async fn write(&mut self, record: &Record) -> Result<(), TaskError> {
-        let mut headers = Vec::new();
-        let written = self.writer.write(&self.topic, record.partition, record.as_ref(&mut headers)).await;
-        written.map_err(|error| self.failed(error))?;
+        while let Err(error) = self.try_write(record) {
+            if !matches!(error, WriteError::Full) {
+                return Err(self.failed(error));
+            }
+            // Listening begins before another try, so that what becomes free in between is heard.
+            let mut freed = pin!(self.writer.freed());
+            let heard = freed.as_mut().now_or_never().is_some();
+            match self.try_write(record) {
+                Ok(()) => break,
+                Err(WriteError::Full) if heard => {}
+                Err(WriteError::Full) => self.beside(freed).await?,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
         self.counters.written(record);
         self.steps.step(Step::Write);
+        Ok(())
+    }
+
+    fn try_write(&mut self, record: &Record) -> Result<(), WriteError> {
+        let mut headers = Vec::new();
+        self.writer.try_write(&self.topic, record.partition, record.as_ref(&mut headers))
+    }
+
+    /// Waits for something, while commits that come to their end are taken note of, and new ones begin: brokers that are slow to
+    /// take records hold up neither.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> Result<T, TaskError> {
+        let mut work = pin!(work);
+        let mut commanded = true;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                command = self.port.commands.recv(), if commanded => match command {
+                    Some(notify @ Command::Notify(_)) => self.command(notify)?,
+                    Some(other) => self.progress.later.push_back(other),
+                    // What is under way is seen to its end. Then there is nobody left to work for.
+                    None => commanded = false,
+                },
+                done = self.commits.next() => self.done(done)?,
+            }
+        }
+    }
+
+    fn done(&mut self, done: Result<Done, TaskError>) -> Result<(), TaskError> {
+        let outcome = self.commits.done(done?, self.port.clock.now(), &mut self.writer)?;
+        self.told(outcome);
         Ok(())
     }
 
@@ -175,9 +229,7 @@ impl SinkTask {
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
         self.steps.note(Note::Prepare);
         let began = clock.now();
-        let prepared = self.writer.prepare_commit(checkpoint).await;
-        let committable =
-            prepared.map_err(|e| TaskError::Prepare { task: self.port.name.clone(), error: e })?;
+        let committable = self.flush(checkpoint).await?;
         let transactional_id = committable.as_ref().map(|c| c.transactional_id.clone());
         self.port.observe(JobEvent::Prepared {
             checkpoint,
@@ -192,6 +244,15 @@ impl SinkTask {
         let part = SinkPart { listed: self.commits.list(checkpoint), writer: self.writer.snapshot() };
         self.progress.parts.insert(checkpoint, part);
         Ok(())
+    }
+
+    async fn flush(&mut self, checkpoint: u64) -> Result<Option<Committable>, TaskError> {
+        let task = self.port.name.clone();
+        let failed = |error| TaskError::Prepare { task: task.clone(), error };
+        let Some(preparing) = self.writer.begin_prepare(checkpoint).map_err(failed)? else { return Ok(None) };
+        let span = self.spans.prepare(checkpoint, &self.port.name);
+        let flushed = self.beside(preparing.flushed().instrument(span)).await?;
+        self.writer.end_prepare(flushed).map_err(failed)
     }
 
     fn acknowledge(&mut self, checkpoint: u64, kept: Result<Option<StateHandle>, StoreError>) {

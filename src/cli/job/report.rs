@@ -48,6 +48,18 @@ pub(in crate::cli) fn exit_of(error: &dyn Ending) -> Exit {
     }
 }
 
+/// Tells what to do about an error, where that needs a decision.
+pub(in crate::cli) fn tell_cure(error: &dyn Ending) {
+    if error.is_lost() {
+        tell(
+            "The records are still in the input. To write them again, copy the state directory, move its newest file \
+             `checkpoint-NUMBER` out of it, and start the same command again; or pass over them with --on-lost skip.\n\
+             Then remove the cause: a job that was away for longer than its transactions live \
+             (transaction.timeout.ms), or a second job with the same prefix",
+        );
+    }
+}
+
 /// Tells of a decision whose marker is missing.
 pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) -> std::io::Result<()> {
     let file = file.map(shown).transpose()?;

@@ -18,7 +18,10 @@ use super::{
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{
+        self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_cure, tell_hanging,
+        tell_lost, told,
+    },
     settings::{Command, JobConfig},
 };
 use crate::{
@@ -219,6 +222,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        tell_cure(&error);
         return Ok(exit_of(&error));
     }
     let exit = if total.hanging.is_empty() { Exit::Done } else { Exit::Failed };

@@ -1,4 +1,4 @@
-//! Settings with Kafka's names, of producers, consumers and clients; and our own one.
+//! Settings with Kafka's names, of producers, consumers and clients; and our own ones.
 
 use std::sync::Arc;
 
@@ -114,7 +114,19 @@ pub(super) const PROPERTIES: &[Property] = &[
         ("4", "connections to each coordinator over which commits are spread"),
         |c, v| number(v, 1, u32::from(u16::MAX)).map(|n| c.sink.commit_connections = n as u16),
     ),
+    Property::new(
+        Owner::Ours,
+        "sink.slots",
+        (
+            "4",
+            "transactional ids of each subtask that may be in use at once, 4 to 1000; checkpoints that may be under way or fail raise it",
+        ),
+        |c, v| number(v, 4, MOST_SLOTS).map(|n| c.sink.slots = n as usize),
+    ),
 ];
+
+/// Each may be an open transaction at the brokers.
+const MOST_SLOTS: u32 = 1000;
 
 const fn fixed(name: &'static str, told: (&'static str, &'static str), only: On) -> Property {
     kafka(name, told, as_it_is).pipe(only).mirror(only)

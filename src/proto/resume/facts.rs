@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::PendingCause;
 use crate::{
     ids::{Identity, Moment, NodeId, TopicId, TopicPartition},
     proto::{
@@ -232,4 +233,11 @@ pub enum Alarm {
     Stuck,
     /// A partition has no leader, and EndTxn waits for one.
     Leaderless,
+    /// There is no decision yet, for whatever reason. It is told again while that lasts.
+    Slow {
+        /// What is waited for.
+        cause: PendingCause,
+        /// For how long.
+        waited: Duration,
+    },
 }
