@@ -8,11 +8,13 @@ mod job;
 mod keyed;
 mod leaderless;
 mod mirror;
+mod offsets;
 mod older_state;
 mod outages;
 mod random;
 mod rounds;
 mod scenarios;
+mod sheet;
 mod topology;
 
 use std::process::ExitCode;
@@ -28,8 +30,10 @@ fn main() -> ExitCode {
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
     cases.extend(older_state::cases());
+    cases.extend(offsets::cases());
     cases.extend(mirror::cases());
     cases.extend(topology::cases());
+    cases.extend(sheet::cases());
     cases.extend(scenarios::cases());
     harness::main(cases)
 }

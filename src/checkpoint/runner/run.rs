@@ -137,6 +137,7 @@ impl Pipeline {
             states: store.states(),
             counters: Arc::clone(&counters),
             topic,
+            group: spec.config.offsets_group.clone(),
             writers: with_commits(
                 (client, &sink),
                 config,

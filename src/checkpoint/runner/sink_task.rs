@@ -11,6 +11,7 @@ use super::{
     event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
+    offsets::GroupCommits,
     port::{Command, News, Port, SinkPart, TaskState},
 };
 use crate::{
@@ -42,6 +43,8 @@ pub(super) struct SinkTask {
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
+    /// Where the sources stand, if that is this subtask's to commit.
+    pub(super) group: Option<GroupCommits>,
 }
 
 /// What became of state that was put into the store; `None` if that panicked.
@@ -174,6 +177,10 @@ impl SinkTask {
         let (checkpoint, clock) = (barrier.checkpoint, self.port.clock);
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
         self.steps.note(Note::Prepare);
+        if let Some(group) = &mut self.group {
+            let put = group.put(checkpoint, &mut self.writer).await;
+            put.map_err(|error| self.failed(error))?;
+        }
         let began = clock.now();
         let prepared = self.writer.prepare_commit(checkpoint).await;
         let committable =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Bound, Partition, discovery::Discovery, state::KafkaSplit};
+use super::{Bound, Partition, SourceOffset, discovery::Discovery, state::KafkaSplit};
 use crate::{
     client::{Consumer, ConsumerRecord, Start},
     ids::TopicPartition,
@@ -130,5 +130,9 @@ impl SourceReader for Reader {
 
     fn snapshot(&self) -> Vec<SplitState> {
         self.splits.values().map(KafkaSplit::write).collect()
+    }
+
+    fn offsets(&self) -> Vec<SourceOffset> {
+        self.splits.values().cloned().map(KafkaSplit::offset).collect()
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::{
     ids::{TopicId, TopicPartition},
-    proto::sealed::{Fields, Seal},
+    proto::{
+        offsets::OffsetAndMetadata,
+        sealed::{Fields, Seal},
+    },
     source::{SourceError, SplitState},
 };
 
@@ -31,6 +34,15 @@ pub struct SourceOffset {
     pub offset: i64,
     /// The leader epoch of what stands before it, where known (KIP-320).
     pub leader_epoch: Option<i32>,
+}
+
+impl From<SourceOffset> for (TopicPartition, OffsetAndMetadata) {
+    fn from(at: SourceOffset) -> Self {
+        (
+            at.partition,
+            OffsetAndMetadata { leader_epoch: at.leader_epoch, ..OffsetAndMetadata::new(at.offset) },
+        )
+    }
 }
 
 impl KafkaSplit {
