@@ -7,7 +7,7 @@ use super::{
     state::{self, KafkaSplit},
 };
 use crate::{
-    client::{ConsumerError, OffsetAt, OutOfRangePolicy, Topic},
+    client::{ConsumerError, Isolation, OffsetAt, OutOfRangePolicy, Topic},
     ids::TopicPartition,
     source::{SourceError, SplitState, Subtask},
 };
@@ -196,6 +196,25 @@ async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), 
             Bound::None => None,
             Bound::Stable | Bound::Anew => split.end.or(ends.get(&split.place).copied().flatten()),
         };
+    }
+    hidden(source, splits).await
+}
+
+/// A start behind the end, in what open transactions hide, has nothing to read up to there. One behind that is not in the
+/// log, which the policy for such offsets decides.
+async fn hidden(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), SourceError> {
+    let is_beyond = |split: &KafkaSplit| split.end.is_some_and(|end| split.next > end);
+    let beyond = splits.iter().filter(|split| is_beyond(split));
+    let asked: Vec<_> = beyond.map(|split| (split.place.clone(), OffsetAt::Latest)).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let watermarks = source.client.list_offsets(Isolation::Uncommitted, asked).await?;
+    for split in splits.iter_mut().filter(|split| is_beyond(split)) {
+        let watermark = watermarks.get(&split.place).copied().flatten();
+        if watermark.is_some_and(|watermark| split.next <= watermark) {
+            split.end = Some(split.next);
+        }
     }
     Ok(())
 }

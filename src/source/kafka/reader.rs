@@ -101,6 +101,10 @@ impl Reader {
 
     fn moved(&mut self, place: &TopicPartition, position: Option<i64>) {
         let (Some(split), Some(position)) = (self.splits.get_mut(place), position) else { return };
+        if split.end.is_some_and(|end| split.next > end && position > end) {
+            // It began beyond the end, and the leader was not asked yet whether there is such an offset.
+            return;
+        }
         let next = split.end.map_or(position, |end| position.min(end));
         if next != split.next {
             split.next = next;
