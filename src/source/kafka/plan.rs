@@ -191,7 +191,7 @@ async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), 
             list(source, open.map(|split| (split.place.clone(), OffsetAt::Latest)).collect()).await?
         }
     };
-    for split in splits {
+    for split in splits.iter_mut() {
         split.end = match source.bound {
             Bound::None => None,
             Bound::Stable | Bound::Anew => split.end.or(ends.get(&split.place).copied().flatten()),
