@@ -209,7 +209,7 @@ struct Life<'a> {
 
 fn sink_of(nodes: &[Node]) -> (&SinkSpec, u32) {
     let sinks = nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Sink(spec) => Some((spec, node.parallelism)),
+        Kind::Sink(spec) => Some((&**spec, node.parallelism)),
         Kind::Source(_) | Kind::Operator(_) => None,
     });
     let mut sinks = sinks;
