@@ -7,6 +7,7 @@ mod consumer;
 mod error;
 mod evidence;
 mod first;
+mod groups;
 mod look;
 mod offsets;
 mod partitioner;
@@ -21,14 +22,18 @@ mod topic;
 mod transaction;
 mod writer;
 
-pub use crate::exchange::{Isolation, OffsetAt};
+pub use crate::{
+    exchange::{Isolation, OffsetAt},
+    ids::GroupId,
+    proto::offsets::{ConsumerGroupMetadata, OffsetAndMetadata},
+};
 pub use admin::{
     Admin, AdminError, Blind, ProducerState, ProducersUnknown, TransactionDescription, TransactionFilter,
     TransactionListing, TransactionSummary,
 };
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
-pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
+pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};

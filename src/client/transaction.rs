@@ -33,6 +33,8 @@ use crate::{
     wire::batch::BatchBuilder,
 };
 
+mod offsets;
+
 /// An open transaction.
 ///
 /// Records are taken synchronously and without a lock; a task of its own sends them. Dropping it aborts the

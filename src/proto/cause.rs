@@ -29,6 +29,9 @@ pub enum CauseKind {
     Unsupported,
     /// The broker refused the data itself: bad checksum, time stamp, compression.
     Refused,
+    /// The member that offsets belong to has left its consumer group, or is in an older generation of it: others read
+    /// its partitions now.
+    GroupMoved,
     /// Nothing answered in time.
     Unreachable,
     /// The owner gave the transaction up.
@@ -51,6 +54,7 @@ impl CauseKind {
             | Self::TimeoutTooLarge
             | Self::Unsupported
             | Self::Refused
+            | Self::GroupMoved
             | Self::Dropped => false,
         }
     }

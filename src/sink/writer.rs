@@ -4,7 +4,10 @@ mod error;
 mod preparing;
 mod producers;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 pub use self::error::{PrepareCommitError, PrepareFailure, WriteError};
 use self::producers::Producers;
@@ -13,8 +16,11 @@ use super::{
     usage::{SinkMeter, SinkUsage},
 };
 use crate::{
-    client::{Client, EndError, Resumed, SendError, Topic, Transaction, TrySendError},
-    ids::TransactionalId,
+    client::{
+        Client, ConsumerGroupMetadata, EndError, OffsetAndMetadata, Resumed, SendError, Topic, Transaction,
+        TrySendError,
+    },
+    ids::{TopicPartition, TransactionalId},
     net::Clock,
     proto::{
         cause::Cause,
@@ -115,6 +121,30 @@ impl SinkWriter {
                 freed.await;
             }
         }
+    }
+
+    /// Commits offsets of a consumer group with the open transaction, which is begun if there is none: they count when the
+    /// checkpoint's commit does, together with its records. Without offsets nothing happens. What the group's coordinator
+    /// says is waited for by [`prepare_commit`](Self::prepare_commit), and fails it. The topics must be in the sink's own
+    /// cluster.
+    ///
+    /// # Errors
+    /// [`WriteError`]; none of them was taken.
+    pub fn send_offsets(
+        &mut self,
+        group: &ConsumerGroupMetadata,
+        offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+    ) -> Result<(), WriteError> {
+        let offsets: BTreeMap<_, _> = offsets.into_iter().collect();
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => self.open()?,
+        };
+        _ = current.transaction.begin_offsets(group, offsets)?;
+        Ok(())
     }
 
     /// Sends what has waited longer than `linger.ms`, and logs transactions that come near to their timeout. Call it

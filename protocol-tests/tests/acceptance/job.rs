@@ -104,7 +104,8 @@ impl<'a> Job<'a> {
         older_state::copy(self.folder.path(), folder.path())?;
         let (bootstrap, topic, prefix) = (self.bootstrap.clone(), self.topic.clone(), self.prefix.clone());
         let (program, options) = (self.program.clone(), self.options.clone());
-        Ok(Self { program, bootstrap, topic, prefix, options, folder, starts, ..*self })
+        let (place, environment) = (self.place.clone(), self.environment.clone());
+        Ok(Self { program, bootstrap, topic, prefix, options, folder, starts, place, environment, ..*self })
     }
 
     pub(crate) fn input(&self) -> PathBuf {

@@ -10,12 +10,14 @@ mod keyed;
 mod leaderless;
 mod metrics;
 mod mirror;
+mod offsets;
 mod older_state;
 mod outages;
 mod random;
 mod rounds;
 mod s3;
 mod scenarios;
+mod sheet;
 mod topology;
 
 use std::process::ExitCode;
@@ -31,8 +33,10 @@ fn main() -> ExitCode {
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
     cases.extend(older_state::cases());
+    cases.extend(offsets::cases());
     cases.extend(mirror::cases());
     cases.extend(topology::cases());
+    cases.extend(sheet::cases());
     cases.extend(scenarios::cases());
     cases.extend(s3::cases());
     cases.extend(common_issues::cases());

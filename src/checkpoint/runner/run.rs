@@ -139,6 +139,7 @@ impl Pipeline {
             counters: Arc::clone(&counters),
             topic,
             spans: spans.clone(),
+            group: spec.config.offsets_group.clone(),
             writers: with_commits(
                 (client, &sink, &spans),
                 config,
@@ -211,7 +212,7 @@ struct Life<'a> {
 
 fn sink_of(nodes: &[Node]) -> (&SinkSpec, u32) {
     let sinks = nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Sink(spec) => Some((spec, node.parallelism)),
+        Kind::Sink(spec) => Some((&**spec, node.parallelism)),
         Kind::Source(_) | Kind::Operator(_) => None,
     });
     let mut sinks = sinks;

@@ -17,6 +17,7 @@ use super::{
     event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
+    offsets::GroupCommits,
     port::{Command, News, Port, SinkPart, TaskState},
 };
 use crate::{
@@ -50,6 +51,8 @@ pub(super) struct SinkTask {
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
+    /// Where the sources stand, if that is this subtask's to commit.
+    pub(super) group: Option<GroupCommits>,
 }
 
 /// What became of state that was put into the store; `None` if that panicked.
@@ -228,6 +231,10 @@ impl SinkTask {
         let (checkpoint, clock) = (barrier.checkpoint, self.port.clock);
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
         self.steps.note(Note::Prepare);
+        if let Some(group) = &mut self.group {
+            let put = group.put(checkpoint, &mut self.writer).await;
+            put.map_err(|error| self.failed(error))?;
+        }
         let began = clock.now();
         let committable = self.flush(checkpoint).await?;
         let transactional_id = committable.as_ref().map(|c| c.transactional_id.clone());

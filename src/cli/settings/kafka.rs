@@ -7,7 +7,7 @@ use super::{
     table::{Apply, On, Owner, Property, as_it_is},
     text::{bytes, millis, number, wait},
 };
-use crate::{client::ClientConfig, client::OutOfRangePolicy, record::Compression};
+use crate::{client::ClientConfig, client::OutOfRangePolicy, ids::GroupId, record::Compression};
 
 /// The brokers to begin with.
 pub(super) const SERVERS: &str = "bootstrap.servers";
@@ -95,9 +95,17 @@ pub(super) const PROPERTIES: &[Property] = &[
         "auto.offset.reset",
         (
             "none",
-            "at a position that retention has removed: `none` is an error that tells what is missing, `earliest` goes on with a warning",
+            "at a position that retention has removed, and with `group-offsets` where the group has none: `none` is an error that tells what is missing, `earliest` goes on with a warning",
         ),
         |c, v| offset_reset(v).map(|policy| c.source.out_of_range = policy),
+    ),
+    consumer(
+        "group.id",
+        (
+            "",
+            "the consumer group to which a copy within one cluster commits where it stands, and at which `group-offsets` begins; a restart reads the checkpoint",
+        ),
+        |c, v| group(v).map(|group| c.source.group = Some(group)),
     ),
     consumer("fetch.max.wait.ms", ("500", "how long a broker waits for records"), |c, v| {
         millis(v).map(|d| c.source.max_wait = Some(d))
@@ -138,8 +146,7 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("sasl.", "SASL is not supported yet"),
     ("transactional.id", "ids come from --transactional-id-prefix"),
     ("retries", "what may pass is tried again until delivery.timeout.ms"),
-    ("group.id", "positions lie in checkpoints, not in a consumer group"),
-    ("enable.auto.commit", "positions lie in checkpoints, not in a consumer group"),
+    ("enable.auto.commit", "offsets are committed with checkpoints: see commit.offsets.on.checkpoint"),
     ("partitioner.class", "keys are placed as Kafka's Java client does"),
     ("key.serializer", "records are bytes"),
     ("value.serializer", "records are bytes"),
@@ -165,6 +172,10 @@ fn offset_reset(value: &str) -> Result<OutOfRangePolicy, String> {
         }
         policy @ (OutOfRangePolicy::Error | OutOfRangePolicy::Earliest) => Ok(policy),
     }
+}
+
+fn group(value: &str) -> Result<GroupId, String> {
+    if value.is_empty() { Err("a group has a name".into()) } else { Ok(GroupId::new(value)) }
 }
 
 fn clamped(bytes: usize) -> i32 {

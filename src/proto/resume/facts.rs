@@ -156,6 +156,8 @@ pub enum PartitionMeta {
     },
     /// There is no such topic or partition.
     Missing,
+    /// DESCRIBE on the topic is missing.
+    Denied,
     /// The answer did not tell.
     NotKnown,
 }
