@@ -88,6 +88,7 @@ async fn what_a_sink_holds_is_told_while_its_flush_waits_and_commits_come_throug
         config.checkpoints.interval = Duration::from_millis(200);
         let job = job(NARROW, Some(2_000));
         finish(&b, &mut MemoryStore::default(), &job, &config).await;
+        expect_exactly_once(&b).await;
         let course = course.lock().unwrap();
         let told = &course.while_flushing;
         assert!(course.flushed, "{course:?}");
@@ -97,7 +98,6 @@ async fn what_a_sink_holds_is_told_while_its_flush_waits_and_commits_come_throug
         assert!(first.is_some() && first < later, "a commit that came through is not seen: {told:?}");
         let free = |by: fn(usize, usize) -> usize| told.iter().map(|usage| usage.free).reduce(by);
         assert!(free(usize::min) < free(usize::max), "no id came free: {told:?}");
-        expect_exactly_once(&b).await;
     }
 }
 
@@ -111,11 +111,11 @@ async fn what_a_sink_holds_is_told_while_a_store_takes_its_time() {
     let job = job(NARROW, Some(500));
     let run = job.run(&b.client, &mut store, &config, pending());
     within(run).await.map_err(|(e, _)| e).unwrap();
+    expect_exactly_once(&b).await;
     let course = course.lock().unwrap();
     assert!(course.stored, "{course:?}");
     expect_ageing(&course.while_storing);
     assert!(course.while_storing.iter().all(|usage| usage.prepared == 1), "{course:?}");
-    expect_exactly_once(&b).await;
 }
 
 /// Spans in the order in which they were made and closed.

@@ -33,13 +33,15 @@ const HASTY: Plan<'_> = Plan {
     ..PLAN
 };
 
+type Body = fn(&Ground) -> Outcome;
+
 pub(crate) fn cases() -> Vec<Case> {
     let levels: &[u8] = if Size::from_env() == Size::Full { &[2, 1] } else { &[2] };
     let mut cases = Vec::new();
     for &level in levels {
         let spec = Spec::default().transaction_version(level);
         cases.push(Case::nodes("common_issue_long_checkpoints", spec.clone().nodes(3), long_checkpoints));
-        let bodies: [(&str, fn(&Ground) -> Outcome); 6] = [
+        let bodies: [(&str, Body); 6] = [
             ("common_issue_commit_timeouts_cured_in_time", late_commits),
             ("common_issue_commit_timeouts_that_lose", lost_commits),
             ("common_issue_commit_timeouts_passed_over", passed_over),
