@@ -79,6 +79,7 @@ pub(super) async fn g10(bench: &Bench) -> Shown {
 /// Transactions that follow each other at once on one id: while the markers of one are being written, the next waits.
 pub(super) async fn g13(bench: &Bench) -> Shown {
     const PARTITIONS: i32 = 20;
+    bench.trace.keep_private("how the adds and batches of many partitions mix is chance");
     let client = bench.client()?;
     let topic = bench.topic(&client, PARTITIONS).await?;
     let mut producer = bench.init(&client, &bench.id("g13")).await?;
