@@ -18,7 +18,7 @@ const PRODUCER_FENCED: i16 = 90;
 
 /// A renewal that takes longer than its caller waits can be asked for again, and is granted.
 pub(super) async fn b19(bench: &Bench) -> Shown {
-    let client = bench.client_of(bench.config()?.max_block(Duration::from_millis(300)));
+    let client = impatient(bench)?;
     let topic = bench.topic(&client, 1).await?;
     let mut producer = owner(bench, &client, &bench.id("b19")).await?.lazy_used();
     let mut paused = bench.tap.pause(Api::InitProducerId);
@@ -91,7 +91,7 @@ pub(super) async fn b24(bench: &Bench) -> Shown {
     commit(bench, producer, &topic, "own").await?;
 
     // The same where the first try was given up by its caller.
-    let impatient = bench.client_of(bench.config()?.max_block(Duration::from_millis(300)));
+    let impatient = impatient(bench)?;
     let own = owner(bench, &impatient, &bench.id("b24")).await?;
     let mut producer = own.lazy_used();
     let mut paused = bench.tap.pause(Api::InitProducerId);
@@ -123,6 +123,12 @@ pub(super) async fn b24(bench: &Bench) -> Shown {
         Ok(()) => return Err(Failure::wrong("the rival's pair was taken")),
     }
     equal("committed", bench.committed(&topic).await?, ["own", "own, too"])
+}
+
+/// A client that gives a call up before its answer comes.
+fn impatient(bench: &Bench) -> Result<Client, Failure> {
+    let config = bench.config()?.max_block(Duration::from_millis(300));
+    Ok(bench.client_of(config.request_timeout(Duration::from_secs(600))))
 }
 
 /// An owner whose pair was used.

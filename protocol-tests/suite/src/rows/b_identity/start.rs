@@ -19,6 +19,8 @@ use crate::outcome::{Failure, Shown, equal, holds};
 
 /// Too short for an answer that does not come.
 const SHORT: Duration = Duration::from_millis(300);
+/// Longer than any row may take.
+const LONG: Duration = Duration::from_secs(600);
 
 /// An initialization is asked for again while the coordinator is away, moves or loads.
 pub(super) async fn b01(bench: &Bench) -> Shown {
@@ -49,7 +51,8 @@ pub(super) async fn b03(bench: &Bench) -> Shown {
 
 /// An initialization ends when `max.block.ms` is over, even if its answer is still awaited; asked again it works.
 pub(super) async fn b04(bench: &Bench) -> Shown {
-    let client = bench.client_of(bench.config()?.max_block(SHORT));
+    // Nothing else ends it in time.
+    let client = bench.client_of(bench.config()?.max_block(SHORT).request_timeout(LONG));
     let id = bench.id("b04");
     let mut paused = bench.tap.pause(Api::InitProducerId);
     match within(client.transactional_producer(id.clone()).init()).await? {
