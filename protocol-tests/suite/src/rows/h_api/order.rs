@@ -18,6 +18,9 @@ use crate::outcome::{Shown, equal, holds};
 
 const NOW: Moment = Moment(0);
 
+type State = fn() -> machine::Transaction;
+type Command = fn() -> Input;
+
 /// A transaction's machine as it is when it begins.
 pub(in crate::rows) fn empty(version: TransactionVersion) -> machine::Transaction {
     let second = Duration::from_secs(1);
@@ -34,9 +37,8 @@ pub(in crate::rows) fn empty(version: TransactionVersion) -> machine::Transactio
 /// A command that comes after the end was asked for is refused, and nothing has changed then. The same holds for facts
 /// that nobody asked for.
 pub(super) async fn h01(_: &Bench) -> Shown {
-    let states: [(&str, fn() -> machine::Transaction); 3] =
-        [("draining", draining), ("aborting", aborting), ("done", done)];
-    let commands: [(&str, fn() -> Input); 5] = [
+    let states: [(&str, State); 3] = [("draining", draining), ("aborting", aborting), ("done", done)];
+    let commands: [(&str, Command); 5] = [
         ("a batch", || batch(2)),
         ("flush", || Input::Flush),
         ("prepare", || Input::End(Goal::Prepare)),
