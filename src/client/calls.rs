@@ -40,7 +40,19 @@ pub(super) async fn ask_coordinator<C: crate::exchange::Call + 'static>(
     shared.router.ask(node, Purpose::Control, call).await.map_err(Some)
 }
 
-pub(super) async fn end_abort(
+/// EndTxn(abort) of a transaction that was begun at `begun`.
+pub(super) async fn abort(shared: &Shared, identity: Identity, begun: TransactionVersion) -> AbortFact {
+    match end_abort(shared, identity, begun).await {
+        Ok(fact) => fact,
+        Err(Some(CallError::Exchange(e))) => {
+            AbortFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
+        }
+        Err(Some(CallError::MaybeSent(_))) => AbortFact::Retry,
+        Err(Some(CallError::NotSent(_) | CallError::NotKafka(_)) | None) => AbortFact::CoordinatorMoved,
+    }
+}
+
+async fn end_abort(
     shared: &Shared,
     identity: Identity,
     begun: TransactionVersion,

@@ -1,8 +1,14 @@
 //! A producer between its transactions.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
 
 use super::{
+    calls,
     error::ClientError,
     router::{Purpose, Router},
     transaction::Transaction,
@@ -175,6 +181,7 @@ impl ProducerBuilder {
             router: self.router,
             transactional_id: self.transactional_id,
             config: self.config,
+            renewing: Mutex::default(),
         });
         TransactionalProducer { shared, next }
     }
@@ -199,6 +206,16 @@ pub(crate) struct Shared {
     pub(crate) router: Arc<Router>,
     pub(crate) transactional_id: TransactionalId,
     pub(crate) config: ProducerConfig,
+    /// The pair for whose renewal a request may have reached a coordinator, without an answer that we saw: whoever
+    /// asked may have gone away since.
+    renewing: Mutex<Option<Identity>>,
+}
+
+impl Shared {
+    fn renewing(&self) -> MutexGuard<'_, Option<Identity>> {
+        // A whole value, whatever happened elsewhere.
+        self.renewing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -294,24 +311,46 @@ pub(crate) async fn identity_for(
 
 /// Drives the initialize machine.
 pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, Cause> {
+    if shared.transactional_id.as_str().is_empty() {
+        let detail = "transactional.id is empty: a writer of transactions needs one of its own";
+        return Err(Cause::new(CauseKind::Refused, detail));
+    }
     let clock = shared.router.clock;
     let mut machine = Initialize::new(clock.now(), claim, shared.router.config.max_block, Clock::seed());
+    if matches!(claim, Claim::Renew(own) if *shared.renewing() == Some(own)) {
+        machine = machine.after_lost_answer();
+    }
+    let mut call: Option<BoxFuture<'_, Input>> = None;
     loop {
-        let mut input = None;
         while let Some(effect) = machine.poll_effect() {
             match effect {
-                Effect::Ask { own } => input = Some(ask(shared, own).await),
+                Effect::Ask { own } => call = Some(ask(shared, own).boxed()),
+                Effect::AbortOwn(own) => {
+                    call = Some(calls::abort(shared, own, TransactionVersion::V1).map(Input::Ended).boxed());
+                }
                 Effect::ForgetCoordinator => shared.router.forget_coordinator(&shared.transactional_id),
-                Effect::Describe => input = Some(describe(shared).await),
-                Effect::Done(result) => return result,
+                Effect::Describe => call = Some(describe(shared).boxed()),
+                Effect::Done(result) => {
+                    if result.is_ok() {
+                        *shared.renewing() = None;
+                    }
+                    return result;
+                }
             }
         }
-        let input = match input {
-            Some(input) => input,
-            None => {
-                clock.sleep_until(machine.next_deadline()).await;
-                Input::Tick
+        let deadline = machine.next_deadline();
+        let answered = async {
+            match &mut call {
+                Some(call) => call.await,
+                None => std::future::pending().await,
             }
+        };
+        let input = tokio::select! {
+            input = answered => {
+                call = None;
+                input
+            }
+            () = clock.sleep_until(deadline) => Input::Tick,
         };
         machine.handle(clock.now(), input);
     }
@@ -324,10 +363,15 @@ async fn ask(shared: &Shared, own: Option<Identity>) -> Input {
     };
     let timeout_ms = i32::try_from(shared.config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
     let call = InitProducerId { transactional_id: shared.transactional_id.clone(), timeout_ms, own };
-    match shared.router.ask(node, Purpose::Control, call).await {
+    let before = std::mem::replace(&mut *shared.renewing(), own);
+    let input = match shared.router.ask(node, Purpose::Control, call).await {
         Ok((code, identity)) => facts::initialized(code, identity, timeout_ms),
         Err(e) => no_answer(&e),
+    };
+    if !input.leaves_doubt() {
+        *shared.renewing() = before;
     }
+    input
 }
 
 fn no_answer(e: &CallError) -> Input {

@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    calls::{ask_coordinator, end_abort, produced, replaced, topic_replaced},
+    calls::{abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
@@ -28,9 +28,7 @@ use crate::{
         numbers::Numbers,
         offsets::GroupOffsets,
         outbox::{self, BatchId, FirstBatch, Limits},
-        transaction::{
-            self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
-        },
+        transaction::{self as machine, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version},
     },
     wire::{
         batch::{SealedBatch, Stamp},
@@ -454,18 +452,7 @@ impl Task {
 
     fn abort(&mut self) {
         let (shared, identity, begun) = (Arc::clone(&self.shared), self.identity, self.version);
-        let call = async move {
-            Input::Aborted(match end_abort(&shared, identity, begun).await {
-                Ok(fact) => fact,
-                Err(Some(CallError::Exchange(e))) => {
-                    AbortFact::Refused(Cause::new(CauseKind::Unsupported, e.to_string()))
-                }
-                Err(Some(CallError::MaybeSent(_))) => AbortFact::Retry,
-                Err(Some(CallError::NotSent(_) | CallError::NotKafka(_)) | None) => {
-                    AbortFact::CoordinatorMoved
-                }
-            })
-        };
+        let call = async move { Input::Aborted(abort(&shared, identity, begun).await) };
         self.calls.push(call.boxed());
     }
 

@@ -8,6 +8,10 @@
 //! And neither form spares an *open* transaction, whatever pair is named: a coordinator aborts it before it looks at the
 //! epoch. A process that was stopped and wakes up would so abort what its successor has prepared. So whoever does not
 //! mean to take over looks first, and reports an open transaction of somebody else instead of ending it.
+//!
+//! One under our own pair, which we have ended, was opened again by a request that arrived late: an AddPartitionsToTxn
+//! on V1. It is aborted by EndTxn. InitProducerId would abort it, too, but raises the epoch for that on V1, and then
+//! refuses the pair that it names: we would fence ourselves.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -15,6 +19,7 @@ use super::{
     backoff::Backoff,
     cause::{Cause, CauseKind},
     resume::{CoordinatorState, TransactionView},
+    transaction::AbortFact,
     verdict::InitProducerIdVerdict,
 };
 use crate::ids::{Identity, Moment};
@@ -59,10 +64,24 @@ pub enum Input {
     },
     /// The coordinator was asked for its entry; `None` if it could not tell.
     Described(Option<TransactionView>),
+    /// The answer to [`Effect::AbortOwn`].
+    Ended(AbortFact),
     /// The coordinator can't be found, for a reason that no waiting cures.
     Refused(Cause),
     /// Time passed.
     Tick,
+}
+
+impl Input {
+    /// True when InitProducerId may have been carried out, and nobody told how.
+    #[must_use]
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::NoAnswer { sent, .. } => *sent,
+            Self::Answered { verdict, .. } => *verdict == InitProducerIdVerdict::NotKnown,
+            Self::Described(_) | Self::Ended(_) | Self::Refused(_) | Self::Tick => false,
+        }
+    }
 }
 
 /// What it asks for.
@@ -77,6 +96,8 @@ pub enum Effect {
     ForgetCoordinator,
     /// Send DescribeTransactions.
     Describe,
+    /// Send EndTxn(abort) by the rules of V1 under this pair of ours.
+    AbortOwn(Identity),
     /// It is over.
     Done(Result<Identity, Cause>),
 }
@@ -87,7 +108,6 @@ pub struct Initialize {
     claim: Claim,
     why: Why,
     lost: bool,
-    asked: bool,
     wait: Option<Moment>,
     deadline: Moment,
     backoff: Backoff,
@@ -104,7 +124,6 @@ impl Initialize {
             claim,
             why: Why::Look,
             lost: false,
-            asked: false,
             wait: None,
             deadline: now.after(patience),
             backoff: Backoff::new(Duration::from_millis(10), Duration::from_secs(1), seed),
@@ -116,6 +135,12 @@ impl Initialize {
         machine
     }
 
+    /// The same where an earlier try to renew the same pair may have been carried out, and its answer was not seen.
+    #[must_use]
+    pub fn after_lost_answer(self) -> Self {
+        Self { lost: true, ..self }
+    }
+
     /// Takes a fact. Facts that come after the end are passed over.
     pub fn handle(&mut self, now: Moment, input: Input) {
         if self.done {
@@ -123,24 +148,23 @@ impl Initialize {
         }
         match input {
             Input::Answered { verdict, identity, detail } => {
-                self.asked = false;
                 self.last.clone_from(&detail);
                 self.answered(now, verdict, identity, detail);
             }
             Input::NoAnswer { sent, detail } => {
-                self.asked = false;
                 self.lost |= sent;
                 self.last = detail;
                 self.again_elsewhere(now);
             }
             Input::Described(view) => self.described(view),
+            Input::Ended(fact) => self.ended(now, fact),
             Input::Refused(cause) => self.finish(Err(cause)),
             Input::Tick => {}
         }
         if self.done {
             return;
         }
-        if now >= self.deadline && !self.asked {
+        if now >= self.deadline {
             let detail = format!("no identity was granted in time: {}", self.last);
             return self.finish(Err(Cause::new(CauseKind::Unreachable, detail)));
         }
@@ -157,7 +181,8 @@ impl Initialize {
     /// When [`Input::Tick`] is due, if at all.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.wait.map(|until| until.min(self.deadline)).filter(|_| !self.done)
+        let next = self.wait.map_or(self.deadline, |until| until.min(self.deadline));
+        (!self.done).then_some(next)
     }
 
     fn answered(&mut self, now: Moment, verdict: InitProducerIdVerdict, identity: Identity, detail: String) {
@@ -172,7 +197,6 @@ impl Initialize {
                 return self.again_elsewhere(now);
             }
             V::Fenced if self.lost && matches!(self.claim, Claim::Renew(_)) => {
-                self.asked = true;
                 self.why = Why::Refused;
                 return self.effects.push_back(Effect::Describe);
             }
@@ -196,7 +220,9 @@ impl Initialize {
     fn looked(&mut self, view: Option<&TransactionView>) {
         let open = view.filter(|v| v.state == CoordinatorState::Ongoing);
         match (open, self.claim) {
-            (Some(view), Claim::Renew(own)) if view.identity == own => {}
+            (Some(view), Claim::Renew(own)) if view.identity == own => {
+                return self.effects.push_back(Effect::AbortOwn(own));
+            }
             (Some(view), Claim::Renew(_) | Claim::Vacant) => {
                 let detail =
                     format!("another owner has a transaction open under the id, as {}", view.identity);
@@ -207,8 +233,16 @@ impl Initialize {
         self.send();
     }
 
+    fn ended(&mut self, now: Moment, fact: AbortFact) {
+        match fact {
+            AbortFact::Done(_) | AbortFact::NothingOpen => self.ask(),
+            AbortFact::Retry => self.again(now),
+            AbortFact::CoordinatorMoved => self.again_elsewhere(now),
+            AbortFact::Fenced(cause) | AbortFact::Refused(cause) => self.finish(Err(cause)),
+        }
+    }
+
     fn compared(&mut self, view: Option<TransactionView>) {
-        self.asked = false;
         let Claim::Renew(own) = self.claim else { return };
         let bumped = |v: &TransactionView| {
             v.state == CoordinatorState::Empty
@@ -227,7 +261,6 @@ impl Initialize {
 
     fn ask(&mut self) {
         self.wait = None;
-        self.asked = true;
         match self.claim {
             Claim::TakeOver => self.send(),
             Claim::Vacant | Claim::Renew(_) => {
@@ -355,6 +388,43 @@ mod tests {
             assert_eq!(m.poll_effect(), Some(Effect::Describe));
             assert_eq!(feed(&mut m, 0, view(CoordinatorState::PrepareCommit, 3)), [Effect::Ask { own }]);
         }
+    }
+
+    #[test]
+    fn an_own_transaction_that_a_late_request_opened_is_aborted_before_the_pair_is_renewed() {
+        let open = || view(CoordinatorState::Ongoing, 3);
+        let own = OWN.unwrap();
+        let mut m = Initialize::new(Moment(0), Claim::Renew(own), Duration::from_secs(60), 1);
+        assert_eq!(m.poll_effect(), Some(Effect::Describe));
+        assert_eq!(feed(&mut m, 0, open()), [Effect::AbortOwn(own)]);
+        assert_eq!(feed(&mut m, 1, Input::Ended(AbortFact::Retry)), []);
+        assert_eq!(feed(&mut m, 2000, Input::Tick), [Effect::Describe]);
+        assert_eq!(feed(&mut m, 2000, open()), [Effect::AbortOwn(own)]);
+        assert_eq!(feed(&mut m, 2001, Input::Ended(AbortFact::Done(None))), [Effect::Describe]);
+        assert_eq!(feed(&mut m, 2002, view(CoordinatorState::CompleteAbort, 3)), [Effect::Ask { own: OWN }]);
+
+        let mut m = Initialize::new(Moment(0), Claim::Renew(own), Duration::from_secs(60), 1);
+        m.poll_effect();
+        feed(&mut m, 0, open());
+        let fenced = Cause::new(CauseKind::Fenced, "PRODUCER_FENCED");
+        let effects = feed(&mut m, 1, Input::Ended(AbortFact::Fenced(fenced)));
+        assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()), "{effects:?}");
+    }
+
+    #[test]
+    fn a_renewal_that_an_earlier_call_did_not_wait_for_is_not_a_rival() {
+        let mut m = start(OWN).after_lost_answer();
+        assert_eq!(feed(&mut m, 1, answer(V::Fenced)), [Effect::Describe]);
+        assert_eq!(feed(&mut m, 2, view(CoordinatorState::Empty, 4)), [Effect::Describe]);
+    }
+
+    #[test]
+    fn it_gives_up_in_time_while_nothing_is_answered() {
+        let mut m = start(OWN);
+        assert_eq!(m.next_deadline(), Some(Moment(60_000_000)));
+        assert_eq!(feed(&mut m, 59_999, Input::Tick), []);
+        let effects = feed(&mut m, 60_000, Input::Tick);
+        assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.kind == CauseKind::Unreachable));
     }
 
     #[test]

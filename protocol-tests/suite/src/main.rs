@@ -56,6 +56,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = protocol_tests::writer::if_asked() {
+        return code;
+    }
     match act(Arguments::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

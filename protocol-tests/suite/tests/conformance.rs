@@ -10,6 +10,9 @@ use protocol_tests::run::Runner;
 use protocol_tests::table::{self, Entry};
 
 fn main() -> ExitCode {
+    if let Some(code) = protocol_tests::writer::if_asked() {
+        return code;
+    }
     let mut arguments = Arguments::from_args();
     // One real cluster at a time, and traces of the embedded broker before those of real ones.
     arguments.test_threads.get_or_insert(1);

@@ -357,6 +357,10 @@ impl Resume {
             },
             ResumeVerdict::Concurrent => {
                 let since = *self.concurrent_since.get_or_insert(now);
+                // That is also what a stuck id answers to every other version, for ever.
+                if self.cause == PendingCause::Stuck {
+                    return self.wait(now, Step::Find, PendingCause::Stuck);
+                }
                 if now.since(since) >= CONCURRENT_ALARM {
                     self.alarm(Alarm::Concurrent { since });
                 }

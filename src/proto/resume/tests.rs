@@ -164,6 +164,11 @@ fn a_stuck_id_raises_an_alarm_and_is_looked_up_again() {
     bench.give(ResumeInput::FeatureLevel(2));
     let effects = bench.give(ResumeInput::EndTxn(ResumeVerdict::Stuck));
     assert_eq!(effects, [ResumeEffect::Alarm(Alarm::Stuck), ResumeEffect::FindCoordinator]);
+    // At another version it answers like one that is being ended, and is looked up all the same.
+    bench.found();
+    bench.give(ResumeInput::FeatureLevel(2));
+    assert_eq!(bench.give(ResumeInput::EndTxn(ResumeVerdict::Concurrent)), [ResumeEffect::FindCoordinator]);
+    assert_eq!(bench.machine.cause, PendingCause::Stuck);
 }
 
 #[test]

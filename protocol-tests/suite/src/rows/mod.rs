@@ -12,6 +12,7 @@ pub mod i_fencing;
 pub mod j_reading;
 pub mod k_sink;
 pub mod l_hostile;
+mod seen;
 
 use futures::future::BoxFuture;
 
@@ -37,6 +38,25 @@ macro_rules! rows {
     };
 }
 pub(crate) use rows;
+
+/// `copies!(Type)`: whether values of a type can be cloned.
+macro_rules! copies {
+    ($type:ty) => {{
+        trait Otherwise {
+            const COPIES: bool = false;
+        }
+        impl<T> Otherwise for T {}
+        struct Of<T>(std::marker::PhantomData<T>);
+        // Where this exists it comes before the trait's.
+        impl<T: Clone> Of<T> {
+            const COPIES: bool = true;
+        }
+        // Both are used, whichever it is.
+        let _ = (<() as Otherwise>::COPIES, <Of<()>>::COPIES);
+        <Of<$type>>::COPIES
+    }};
+}
+pub(crate) use copies;
 
 /// All rows that have a test.
 #[must_use]

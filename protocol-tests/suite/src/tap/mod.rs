@@ -29,7 +29,8 @@ use tokio::sync::oneshot;
 
 pub use codes::codes;
 
-use crate::outcome::{Failure, equal};
+use crate::bench::within;
+use crate::outcome::{Failure, Shown, equal};
 
 /// One request that left the client, whatever became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +69,22 @@ pub enum Act {
     Hold(oneshot::Sender<Held>),
     /// Only that many of its bytes leave, then the connection is closed.
     Cut(usize),
+    /// It waits, and its connection with it, as on a slow network: see [`Tap::pause`].
+    Pause(Gate),
+}
+
+/// The tap's end of a [`Paused`] request.
+#[derive(Debug)]
+pub struct Gate {
+    reached: oneshot::Sender<()>,
+    open: oneshot::Receiver<()>,
+}
+
+/// A request that waits on its way, on a connection that lives. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Paused {
+    reached: oneshot::Receiver<()>,
+    open: oneshot::Sender<()>,
 }
 
 /// A request whose connection died, and that is still on its way.
@@ -110,6 +127,22 @@ impl Tap {
         let (told, held) = oneshot::channel();
         self.plan(api, 1, Act::Hold(told));
         held
+    }
+
+    /// The next request of an API waits on its way until it is [released](Paused::release). What the client sends on the
+    /// same connection waits behind it.
+    #[must_use]
+    pub fn pause(&self, api: Api) -> Paused {
+        self.pause_nth(api, 1)
+    }
+
+    /// The same for the `nth` request from now on.
+    #[must_use]
+    pub fn pause_nth(&self, api: Api, nth: u32) -> Paused {
+        let (told, reached) = oneshot::channel();
+        let (open, opened) = oneshot::channel();
+        self.plan(api, nth, Act::Pause(Gate { reached: told, open: opened }));
+        Paused { reached, open }
     }
 
     /// Forgets what did not happen yet.
@@ -205,6 +238,22 @@ impl Answer {
     pub fn decode<R: Request>(&self) -> Result<R::Response, Failure> {
         equal("the API", self.api.key(), R::KEY)?;
         R::Response::decode(&mut self.body.clone(), self.version).map_err(Failure::wrong)
+    }
+}
+
+impl Paused {
+    /// Done when the request has left the client.
+    ///
+    /// # Errors
+    /// It never will.
+    pub async fn reached(&mut self) -> Shown {
+        Ok(within(&mut self.reached).await??)
+    }
+
+    /// Lets it go on.
+    pub fn release(self) {
+        // The connection may be gone.
+        let _ = self.open.send(());
     }
 }
 

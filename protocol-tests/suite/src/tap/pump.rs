@@ -83,6 +83,10 @@ impl Pump {
                     broker.write_all(&whole[..bytes.min(whole.len())]).await?;
                     return Ok(Next::Closed);
                 }
+                Some(Act::Pause(gate)) => {
+                    let _ = gate.reached.send(());
+                    let _ = gate.open.await;
+                }
                 Some(Act::Hold(told)) => {
                     let _ = told.send(Held { address: self.address.clone(), api, version, frame });
                     return Ok(Next::Closed);

@@ -1,0 +1,44 @@
+//! Requests that arrive when their transaction is over.
+
+use kafka_2pc::wire::api::Api;
+
+use crate::bench::{Bench, within};
+use crate::outcome::{Shown, equal};
+
+const INVALID_PRODUCER_EPOCH: i16 = 47;
+
+/// A copy of EndTxn that arrives while the next transaction of the same id is open does nothing to it.
+pub(super) async fn g16(bench: &Bench) -> Shown {
+    let client = bench.client()?;
+    let topic = bench.topic(&client, 1).await?;
+    let mut first = bench.init(&client, &bench.id("g16")).await?.begin();
+    bench.write(&mut first, &topic, 0, &["first"]).await?;
+    let held = bench.tap.hold(Api::EndTxn);
+    let producer = bench.step("commit", within(first.commit()).await?)?;
+    let late = within(held).await??;
+    let mut second = producer.begin();
+    bench.write(&mut second, &topic, 0, &["second"]).await?;
+    late.deliver().await?;
+    bench.write(&mut second, &topic, 0, &["third"]).await?;
+    equal("visible while the second is open", bench.visible(&topic).await?, ["first"])?;
+    bench.step("abort", within(second.abort()).await?)?;
+    equal("visible after the abort", bench.committed(&topic).await?, ["first"])
+}
+
+/// A copy of Produce that arrives while the next transaction is open is refused, and its records are not in it.
+pub(super) async fn g17(bench: &Bench) -> Shown {
+    let client = bench.client()?;
+    let topic = bench.topic(&client, 1).await?;
+    let mut first = bench.init(&client, &bench.id("g17")).await?.begin();
+    let held = bench.tap.hold(Api::Produce);
+    bench.write(&mut first, &topic, 0, &["first"]).await?;
+    let producer = bench.step("commit", within(first.commit()).await?)?;
+    let late = within(held).await??;
+    let mut second = producer.begin();
+    bench.write(&mut second, &topic, 0, &["second"]).await?;
+    equal("the late copy", late.deliver().await?, [INVALID_PRODUCER_EPOCH])?;
+    bench.write(&mut second, &topic, 0, &["third"]).await?;
+    bench.step("commit", within(second.commit()).await?)?;
+    equal("the late copy after the end", late.deliver().await?, [INVALID_PRODUCER_EPOCH])?;
+    equal("committed", bench.committed(&topic).await?, ["first", "second", "third"])
+}
