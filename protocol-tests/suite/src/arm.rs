@@ -122,7 +122,9 @@ impl Arm {
             Need::ThreeNodes if single => Some("three nodes".to_owned()),
             Need::Power if given => Some("power over the nodes".to_owned()),
             Need::QuickSweep if given => Some("a quick sweep of timed out transactions".to_owned()),
-            Need::ThreeNodes | Need::Power | Need::QuickSweep => None,
+            Need::Rules if given => Some("access rules of its own".to_owned()),
+            Need::QuickExpiry if given => Some("a quick expiry of transactional ids".to_owned()),
+            Need::ThreeNodes | Need::Power | Need::QuickSweep | Need::Rules | Need::QuickExpiry => None,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! What the body of a row stands on.
 
+mod changes;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use kafka_2pc_protocol_tests::foreign::{Library, Reading, Venv};
 use kafka_2pc_protocol_tests::kafka::{self, KafkaCluster};
 
 use crate::arm::Arm;
-use crate::outcome::{Failure, Shown};
+use crate::outcome::{Failure, Shown, holds};
+use crate::raw::Raw;
 use crate::tap::Tap;
 use crate::trace::Trace;
 
@@ -70,6 +73,32 @@ impl Bench {
             World::Embedded(broker) => broker.bootstrap(),
             World::Real(cluster) => cluster.bootstrap(),
             World::Given(bootstrap) => bootstrap.clone(),
+        }
+    }
+
+    /// The address of the first broker, for what is sent without a client.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let bootstrap = self.bootstrap();
+        bootstrap.split(',').next().unwrap_or_default().to_owned()
+    }
+
+    /// Lets an idle id look as if it had been used very often: its next initialization grants `epoch`, of which 32766 is
+    /// the last of a producer id. On real brokers it really is used so often, which takes seconds.
+    ///
+    /// # Errors
+    /// The id is not idle.
+    pub async fn wear_out(&self, id: &TransactionalId, epoch: i16) -> Shown {
+        let mut raw = Raw::connect(&self.address()).await?;
+        match &self.world {
+            World::Embedded(broker) => {
+                if broker.wear_out(id.as_str(), epoch) {
+                    return Ok(());
+                }
+                raw.wear_out(id, 1).await?;
+                holds(broker.wear_out(id.as_str(), epoch), "the id is not idle")
+            }
+            _ => raw.wear_out(id, epoch).await,
         }
     }
 

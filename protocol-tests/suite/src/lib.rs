@@ -13,8 +13,10 @@
 pub mod arm;
 pub mod bench;
 pub mod outcome;
+pub mod raw;
 pub mod report;
 pub mod rows;
+pub mod rules;
 pub mod run;
 pub mod table;
 pub mod tap;

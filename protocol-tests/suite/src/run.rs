@@ -141,7 +141,11 @@ impl Runner {
                 (alone, World::Embedded(Arc::new(broker)))
             }
             Arm::Given(given) => (parallel()?, World::Given(given.bootstrap.clone())),
-            Arm::Real(spec) => (parallel()?, World::Real(self.cluster(spec)?)),
+            Arm::Real(spec) => {
+                let with = |spec: Spec, (name, value): (&str, &str)| spec.extra(name, value);
+                let spec = row.properties().into_iter().fold(spec.clone(), with);
+                (parallel()?, World::Real(self.cluster(&spec)?))
+            }
         })
     }
 

@@ -28,6 +28,28 @@ pub enum Need {
     Power,
     /// A transaction timeout that is swept often.
     QuickSweep,
+    /// Access rules that are obeyed.
+    Rules,
+    /// Transactional ids that are forgotten when they were not used for some seconds.
+    QuickExpiry,
+}
+
+impl Need {
+    /// The server properties that a real cluster must have for it, beside those that every one has.
+    #[must_use]
+    pub const fn properties(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::ThreeNodes | Self::Power | Self::QuickSweep => &[],
+            Self::Rules => &[
+                ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+                ("allow.everyone.if.no.acl.found", "true"),
+            ],
+            Self::QuickExpiry => &[
+                ("transactional.id.expiration.ms", "3000"),
+                ("transaction.remove.expired.transaction.cleanup.interval.ms", "500"),
+            ],
+        }
+    }
 }
 
 /// One row.
@@ -59,16 +81,23 @@ struct File {
     row: Vec<Entry>,
 }
 
-/// The rows of `conformance.toml`.
+/// The rows of `conformance.toml`; those that need a cluster of their own come last, so that none is started twice.
 ///
 /// # Errors
 /// The file is malformed; the text says where.
 pub fn entries() -> Result<Vec<Entry>, Failure> {
-    let file: File = toml::from_str(include_str!("../../conformance.toml"))?;
-    Ok(file.row)
+    let File { mut row } = toml::from_str(include_str!("../../conformance.toml"))?;
+    row.sort_by_key(Entry::properties);
+    Ok(row)
 }
 
 impl Entry {
+    /// The server properties that it needs.
+    #[must_use]
+    pub fn properties(&self) -> Vec<(&'static str, &'static str)> {
+        self.needs.iter().flat_map(|need| need.properties()).copied().collect()
+    }
+
     /// The letter of its chapter.
     #[must_use]
     pub fn chapter(&self) -> char {

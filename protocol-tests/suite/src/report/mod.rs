@@ -41,7 +41,9 @@ impl<'a> Report<'a> {
     pub fn new(arms: Vec<String>, entries: &'a [Entry], findings: &'a [Finding]) -> Self {
         let found: BTreeMap<_, _> = findings.iter().map(|f| ((f.row.as_str(), f.arm.as_str()), f)).collect();
         let ran = |row: &&Entry| findings.iter().any(|f| f.row == row.id);
-        Self { arms, rows: entries.iter().filter(ran).collect(), found }
+        let mut rows: Vec<_> = entries.iter().filter(ran).collect();
+        rows.sort_by(|one, other| one.id.cmp(&other.id));
+        Self { arms, rows, found }
     }
 
     fn at(&self, row: &Entry, arm: &str) -> Option<&'a Finding> {

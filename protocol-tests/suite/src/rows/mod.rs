@@ -12,6 +12,7 @@ pub mod i_fencing;
 pub mod j_reading;
 pub mod k_sink;
 pub mod l_hostile;
+mod seen;
 
 use futures::future::BoxFuture;
 

@@ -8,7 +8,9 @@
 //!                       └─► log of answers: API, version, error codes
 //! ```
 
+mod answers;
 mod codes;
+mod dial;
 mod pump;
 
 use std::io;
@@ -25,11 +27,15 @@ use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use codes::codes;
+pub use dial::Dial;
 
-use crate::outcome::{Failure, equal};
+use self::answers::Change;
+use self::dial::Dials;
+use crate::bench::within;
+use crate::outcome::{Failure, Shown, equal};
 
 /// One request that left the client, whatever became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct Sent {
     pub api: Api,
     /// Its version.
     pub version: i16,
+    /// When it left, counted over all requests and answers.
+    pub order: u64,
     body: Bytes,
 }
 
@@ -54,6 +62,8 @@ pub struct Answer {
     pub version: i16,
     /// Every error code in it, in order; empty for an API without any.
     pub codes: Vec<i16>,
+    /// When it came, counted over all requests and answers.
+    pub order: u64,
     body: Bytes,
 }
 
@@ -68,6 +78,24 @@ pub enum Act {
     Hold(oneshot::Sender<Held>),
     /// Only that many of its bytes leave, then the connection is closed.
     Cut(usize),
+    /// It waits, and its connection with it, as on a slow network: see [`Tap::pause`].
+    Pause(Gate),
+    /// The broker gets it at once, and its answer waits: see [`Tap::pause_answer`].
+    PauseAnswer(Gate),
+}
+
+/// The tap's end of a [`Paused`] request.
+#[derive(Debug)]
+pub struct Gate {
+    reached: oneshot::Sender<()>,
+    open: oneshot::Receiver<()>,
+}
+
+/// A request that waits on its way, on a connection that lives. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Paused {
+    reached: oneshot::Receiver<()>,
+    open: oneshot::Sender<()>,
 }
 
 /// A request whose connection died, and that is still on its way.
@@ -88,7 +116,11 @@ struct State {
     answers: Mutex<Vec<Answer>>,
     requests: Mutex<Vec<Sent>>,
     connections: AtomicU64,
+    order: AtomicU64,
     plans: Mutex<Vec<Plan>>,
+    changes: Mutex<Vec<Change>>,
+    dials: Mutex<Dials>,
+    cut: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -112,9 +144,41 @@ impl Tap {
         held
     }
 
+    /// The next request of an API waits on its way until it is [released](Paused::release). What the client sends on the
+    /// same connection waits behind it.
+    #[must_use]
+    pub fn pause(&self, api: Api) -> Paused {
+        self.pause_nth(api, 1)
+    }
+
+    /// The same for the `nth` request from now on.
+    #[must_use]
+    pub fn pause_nth(&self, api: Api, nth: u32) -> Paused {
+        let (told, reached) = oneshot::channel();
+        let (open, opened) = oneshot::channel();
+        self.plan(api, nth, Act::Pause(Gate { reached: told, open: opened }));
+        Paused { reached, open }
+    }
+
+    /// The answer to the next request of an API waits on its way until it is [released](Paused::release), and with it
+    /// everything on its connection. It is [reached](Paused::reached) when the broker has answered.
+    #[must_use]
+    pub fn pause_answer(&self, api: Api) -> Paused {
+        let (told, reached) = oneshot::channel();
+        let (open, opened) = oneshot::channel();
+        self.plan(api, 1, Act::PauseAnswer(Gate { reached: told, open: opened }));
+        Paused { reached, open }
+    }
+
+    /// Every connection that is open now is closed, as by brokers that have seen them idle for too long.
+    pub fn disconnect(&self) {
+        self.0.cut.send_modify(|n| *n += 1);
+    }
+
     /// Forgets what did not happen yet.
     pub fn clear(&self) {
         lock(&self.0.plans).clear();
+        lock(&self.0.changes).clear();
     }
 
     /// All answers so far, in the order in which they came.
@@ -133,6 +197,10 @@ impl Tap {
     #[must_use]
     pub fn count(&self, api: Api) -> usize {
         lock(&self.0.requests).iter().filter(|sent| sent.api == api).count()
+    }
+
+    fn next_order(&self) -> u64 {
+        self.0.order.fetch_add(1, Ordering::Relaxed)
     }
 
     fn on_request(&self, sent: Sent) -> Option<Act> {
@@ -155,11 +223,12 @@ impl Tap {
 impl Connector for Tap {
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
-            let broker = TcpStream::connect((host, port)).await?;
+            let (host, port) = &self.dial(host, port).await?;
+            let broker = TcpStream::connect((host.as_str(), *port)).await?;
             broker.set_nodelay(true)?;
             let (client, ours) = tokio::io::duplex(1 << 16);
             let number = self.0.connections.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(pump::run(self.clone(), number, ours, broker, (host.to_owned(), port)));
+            tokio::spawn(pump::run(self.clone(), number, ours, broker, (host.clone(), *port)));
             Ok(Box::new(client) as Box<dyn Stream>)
         })
     }
@@ -195,7 +264,7 @@ impl Sent {
 impl Answer {
     #[cfg(test)]
     pub(crate) fn of(api: Api, version: i16, codes: &[i16]) -> Self {
-        Self { connection: 0, api, version, codes: codes.to_vec(), body: Bytes::new() }
+        Self { connection: 0, api, version, codes: codes.to_vec(), order: 0, body: Bytes::new() }
     }
 
     /// The answer to a request of type `R`.
@@ -205,6 +274,22 @@ impl Answer {
     pub fn decode<R: Request>(&self) -> Result<R::Response, Failure> {
         equal("the API", self.api.key(), R::KEY)?;
         R::Response::decode(&mut self.body.clone(), self.version).map_err(Failure::wrong)
+    }
+}
+
+impl Paused {
+    /// Done when the request has left the client.
+    ///
+    /// # Errors
+    /// It never will.
+    pub async fn reached(&mut self) -> Shown {
+        Ok(within(&mut self.reached).await??)
+    }
+
+    /// Lets it go on.
+    pub fn release(self) {
+        // The connection may be gone.
+        let _ = self.open.send(());
     }
 }
 

@@ -1,0 +1,102 @@
+//! Requests without any client: what a stranger, a zombie or an administrator sends.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_2pc::ids::{Identity, TransactionalId};
+use kafka_2pc::wire::frame::FrameDecoder;
+use kafka_protocol::messages::{InitProducerIdRequest, RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::bench::within;
+use crate::outcome::{Failure, Shown, equal, holds};
+
+/// A connection that sends what it is told.
+#[derive(Debug)]
+pub struct Raw {
+    broker: TcpStream,
+    read: BytesMut,
+}
+
+impl Raw {
+    /// Connects to `host:port`.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub async fn connect(address: &str) -> Result<Self, Failure> {
+        let broker = within(TcpStream::connect(address)).await??;
+        broker.set_nodelay(true)?;
+        Ok(Self { broker, read: BytesMut::new() })
+    }
+
+    /// Sends a request of this version and reads its answer.
+    ///
+    /// # Errors
+    /// It can't be sent, or is not answered.
+    pub async fn ask<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response, Failure> {
+        self.broker.write_all(&frame(version, request)?).await?;
+        self.answer::<R>(version).await
+    }
+
+    async fn answer<R: Request>(&mut self, version: i16) -> Result<R::Response, Failure> {
+        loop {
+            if let Some(mut body) = FrameDecoder::default().next_frame(&mut self.read)? {
+                let header = R::Response::header_version(version);
+                ResponseHeader::decode(&mut body, header).map_err(Failure::wrong)?;
+                return R::Response::decode(&mut body, version).map_err(Failure::wrong);
+            }
+            let read = within(self.broker.read_buf(&mut self.read)).await??;
+            holds(read > 0, "the connection was closed instead of an answer")?;
+        }
+    }
+
+    /// Initializes an id that is idle again and again, until the next initialization grants `epoch`.
+    ///
+    /// # Errors
+    /// An initialization is refused.
+    pub async fn wear_out(&mut self, id: &TransactionalId, epoch: i16) -> Shown {
+        const VERSION: i16 = 4;
+        let request = initialize(id, 60_000);
+        let one = frame(VERSION, &request)?;
+        let mut last = self.ask(VERSION, &request).await?;
+        while last.producer_epoch + 1 < epoch {
+            let count = (epoch - 1 - last.producer_epoch).min(200);
+            self.broker.write_all(&one.repeat(usize::try_from(count)?)).await?;
+            for _ in 0..count {
+                last = self.answer::<InitProducerIdRequest>(VERSION).await?;
+                equal("the answer to InitProducerId", last.error_code, 0)?;
+            }
+        }
+        equal("the epoch", last.producer_epoch, epoch - 1)
+    }
+}
+
+/// InitProducerId for an id, as a new owner sends it.
+#[must_use]
+pub fn initialize(id: &TransactionalId, timeout_ms: i32) -> InitProducerIdRequest {
+    InitProducerIdRequest::default()
+        .with_transactional_id(Some(StrBytes::from_string(id.to_string()).into()))
+        .with_transaction_timeout_ms(timeout_ms)
+        .with_producer_id((-1).into())
+        .with_producer_epoch(-1)
+}
+
+/// A pair of numbers as kafka-protocol has them.
+#[must_use]
+pub fn identity(producer_id: kafka_protocol::messages::ProducerId, epoch: i16) -> Identity {
+    Identity::new(*producer_id, epoch)
+}
+
+fn frame<R: Request>(version: i16, request: &R) -> Result<Bytes, Failure> {
+    let mut body = BytesMut::new();
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_client_id(Some(StrBytes::from_static_str("raw")));
+    header.encode(&mut body, R::header_version(version)).map_err(Failure::wrong)?;
+    request.encode(&mut body, version).map_err(Failure::wrong)?;
+    let mut whole = BytesMut::with_capacity(body.len() + 4);
+    whole.put_u32(u32::try_from(body.len())?);
+    whole.put_slice(&body);
+    Ok(whole.freeze())
+}
