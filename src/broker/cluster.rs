@@ -193,6 +193,23 @@ impl Cluster {
                 }
             }
         }
+        self.reload(&moved);
+    }
+
+    /// Makes a replica that is up the leader of its partition.
+    pub(crate) fn lead(&mut self, at: &TopicPartition, node: i32) -> bool {
+        let up = self.is_up(node);
+        let topic = self.topics.named_mut(&at.topic);
+        let partition = topic.and_then(|t| t.partition_mut(at.partition));
+        let led = partition.is_some_and(|p| up && p.lead(node));
+        if led && &*at.topic == TRANSACTION_TOPIC {
+            self.reload(&[at.partition]);
+        }
+        led
+    }
+
+    /// Coordinators that moved have read their log again.
+    fn reload(&mut self, moved: &[i32]) {
         let count = self.topics.named(TRANSACTION_TOPIC).map_or(1, |t| t.partitions.len());
         let count = i32::try_from(count).unwrap_or(1);
         self.transactions.reloaded(|id| moved.contains(&partition_for(id, count)));

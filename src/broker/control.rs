@@ -171,6 +171,14 @@ impl Broker {
         self.shared.cluster().partition(partition).and_then(|p| p.leader)
     }
 
+    /// Makes another replica of a partition its leader, as an election of the preferred leader does; of the logs of
+    /// coordinators too. False when that node holds no replica or is stopped.
+    pub fn move_leader(&self, partition: &TopicPartition, node: i32) -> bool {
+        let moved = self.shared.cluster().lead(partition, node);
+        self.shared.announce();
+        moved
+    }
+
     /// Holds every marker back: transactions that end from now on stay in their `Prepare` state.
     pub fn hold_markers(&self) {
         self.shared.hold_markers(true);

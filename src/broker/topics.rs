@@ -44,6 +44,16 @@ impl Partition {
         changed
     }
 
+    /// Makes a replica the leader; false if it is none.
+    pub(crate) fn lead(&mut self, node: i32) -> bool {
+        let able = self.replicas.contains(&node);
+        if able && self.leader != Some(node) {
+            self.leader = Some(node);
+            self.leader_epoch += 1;
+        }
+        able
+    }
+
     /// The replicas that are up; when none is, the ones that were last in sync: all of them.
     pub(crate) fn in_sync(&self, is_up: impl Fn(i32) -> bool) -> Vec<i32> {
         let up: Vec<i32> = self.replicas.iter().copied().filter(|n| is_up(*n)).collect();

@@ -90,10 +90,9 @@ pub(super) fn produced(
         }
     };
     let mut seen = Vec::with_capacity(ids.len());
-    for answer in answers {
-        if let Some(leader) = answer.leader {
-            shared.router.learn_leader(&answer.partition, leader);
-        }
+    for mut answer in answers {
+        let (router, partition) = (&shared.router, &answer.partition);
+        answer.leader = answer.leader.filter(|(node, epoch)| router.learn_leader(partition, *node, *epoch));
         let asked = ids.iter().find(|(p, ..)| *p == answer.partition);
         // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
         if let Some((partition, batch, records)) = asked {

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::watch;
+
 use super::{config::ClientConfig, error::ClientError, first::first};
 use crate::{
     exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
@@ -60,8 +62,19 @@ struct State {
     topics_at: HashMap<TopicName, Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
     profiles: HashMap<NodeId, (Moment, BrokerProfile)>,
+    lookups: HashMap<CoordinatorKey, watch::Receiver<Option<Found>>>,
     next_bootstrap: usize,
     next_node: usize,
+}
+
+/// What a lookup of a coordinator ends with.
+type Found = Result<Result<NodeId, NotFound>, ClientError>;
+
+/// Whose turn it is to look a coordinator up.
+enum Turn {
+    Known(NodeId),
+    Mine(watch::Sender<Option<Found>>),
+    Theirs(watch::Receiver<Option<Found>>),
 }
 
 struct Slot {
@@ -124,8 +137,8 @@ impl Router {
         self.state().cluster.leader(partition)
     }
 
-    pub(crate) fn learn_leader(&self, partition: &TopicPartition, node: NodeId) {
-        self.state().cluster.learn_leader(partition, node);
+    pub(crate) fn learn_leader(&self, partition: &TopicPartition, node: NodeId, epoch: i32) -> bool {
+        self.state().cluster.learn_leader(partition, node, epoch)
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
@@ -319,34 +332,64 @@ impl Router {
     }
 
     /// The coordinator of a transactional id.
-    pub(crate) async fn coordinator(
-        &self,
-        id: &TransactionalId,
-    ) -> Result<Result<NodeId, NotFound>, ClientError> {
+    pub(crate) async fn coordinator(&self, id: &TransactionalId) -> Found {
         self.coordinator_of(CoordinatorKey::Transaction(id.clone())).await
     }
 
     /// The coordinator of a consumer group.
-    pub(crate) async fn group_coordinator(
-        &self,
-        group: &GroupId,
-    ) -> Result<Result<NodeId, NotFound>, ClientError> {
+    pub(crate) async fn group_coordinator(&self, group: &GroupId) -> Found {
         self.coordinator_of(CoordinatorKey::Group(group.clone())).await
     }
 
-    async fn coordinator_of(&self, key: CoordinatorKey) -> Result<Result<NodeId, NotFound>, ClientError> {
-        if let Some(node) = self.state().cluster.coordinator(&key) {
-            return Ok(Ok(node));
+    /// One lookup of a key is under way at a time: whoever else wants it waits for the same answer.
+    async fn coordinator_of(&self, key: CoordinatorKey) -> Found {
+        loop {
+            match self.turn(&key) {
+                Turn::Known(node) => return Ok(Ok(node)),
+                Turn::Mine(told) => {
+                    let found = self.look_up(&key).await;
+                    self.state().lookups.remove(&key);
+                    told.send_replace(Some(found.clone()));
+                    return found;
+                }
+                Turn::Theirs(mut theirs) => {
+                    let found = theirs.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
+                    // A lookup that was given up left no answer: another one begins.
+                    if let Some(found) = found {
+                        return found;
+                    }
+                }
+            }
         }
+    }
+
+    fn turn(&self, key: &CoordinatorKey) -> Turn {
+        let mut state = self.state();
+        if let Some(node) = state.cluster.coordinator(key) {
+            return Turn::Known(node);
+        }
+        // The sender of one that was given up is gone.
+        if let Some(theirs) = state.lookups.get(key).filter(|theirs| theirs.has_changed().is_ok()) {
+            return Turn::Theirs(theirs.clone());
+        }
+        let (told, theirs) = watch::channel(None);
+        state.lookups.insert(key.clone(), theirs);
+        Turn::Mine(told)
+    }
+
+    async fn look_up(&self, key: &CoordinatorKey) -> Found {
         if self.nodes().is_empty() {
             self.metadata(Some(Vec::new())).await?;
         }
         match self.ask_any(FindCoordinator { key: key.clone() }).await? {
             Ok(node) => {
-                if self.state().cluster.address(node).is_none() {
-                    self.metadata(Some(Vec::new())).await?;
+                match self.is_silent_at(node) {
+                    None => _ = self.metadata(Some(Vec::new())).await?,
+                    // It may have moved to another address. Without an answer this one is as good as any.
+                    Some(true) => _ = self.metadata(Some(Vec::new())).await.ok(),
+                    Some(false) => {}
                 }
-                self.state().cluster.learn_coordinator(key, node);
+                self.state().cluster.learn_coordinator(key.clone(), node);
                 Ok(Ok(node))
             }
             Err((code, message)) => {
@@ -354,6 +397,13 @@ impl Router {
                 Ok(Err(NotFound { verdict, detail: format!("{} {message}", code.name()) }))
             }
         }
+    }
+
+    /// Whether a broker did not answer lately where it is said to be; `None` if nobody said where.
+    fn is_silent_at(&self, node: NodeId) -> Option<bool> {
+        let state = self.state();
+        let address = state.cluster.address(node)?;
+        Some(state.health.rank(self.clock.now(), &address).is_silent())
     }
 
     /// What a broker can do, not older than a moment ago.

@@ -63,9 +63,10 @@ pub(super) async fn resolve(router: &Router, name: &str) -> Result<Topic, TopicE
                 };
                 match t.verdict {
                     // A topic that is just being made may be told without its partitions.
-                    MetadataVerdict::Known | MetadataVerdict::Leaderless if t.partitions.is_empty() => {
+                    MetadataVerdict::Leaderless if t.partitions.is_empty() => {
                         TopicError::Missing(name.to_owned())
                     }
+                    MetadataVerdict::Retry if t.code.is_none() => TopicError::Missing(name.to_owned()),
                     MetadataVerdict::Known | MetadataVerdict::Leaderless => {
                         let partitions = i32::try_from(t.partitions.len()).unwrap_or(i32::MAX);
                         return Ok(Topic(Arc::new(Inner { name: topic_name, id: t.id, partitions })));

@@ -43,7 +43,9 @@ pub fn produced(version: i16, p: &Produced, records: &Numbers) -> BatchFact<Caus
     };
     BatchFact::Refused(match verdict::produce(version, p.code) {
         ProduceVerdict::Acked | ProduceVerdict::Duplicate => return BatchFact::Stored(p.offset),
-        ProduceVerdict::RetryAfterMetadata => return BatchFact::RetryAfterMetadata,
+        ProduceVerdict::RetryAfterMetadata => {
+            return p.leader.map_or(BatchFact::RetryAfterMetadata, |(leader, _)| BatchFact::RetryAt(leader));
+        }
         ProduceVerdict::Retry | ProduceVerdict::MaybeStored => return BatchFact::Retry,
         ProduceVerdict::RetrySoon => return BatchFact::RetrySoon,
         ProduceVerdict::OutOfOrder => return BatchFact::OutOfOrder,

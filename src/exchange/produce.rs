@@ -40,8 +40,8 @@ pub struct Produced {
     pub message: String,
     /// Records at fault, by their place in the batch, if the broker told (Produce 8, KIP-467).
     pub records: Vec<usize>,
-    /// The leader, if the broker knows a newer one (KIP-951).
-    pub leader: Option<NodeId>,
+    /// The leader and its epoch, if the broker knows a newer one (KIP-951).
+    pub leader: Option<(NodeId, i32)>,
 }
 
 impl Call for Produce {
@@ -84,7 +84,8 @@ impl Call for Produce {
                 offset: (p.base_offset >= 0).then_some(p.base_offset),
                 message: p.error_message.as_ref().map(ToString::to_string).unwrap_or_default(),
                 records: p.record_errors.iter().filter_map(|e| usize::try_from(e.batch_index).ok()).collect(),
-                leader: (p.current_leader.leader_id.0 >= 0).then_some(NodeId(p.current_leader.leader_id.0)),
+                leader: (p.current_leader.leader_id.0 >= 0)
+                    .then_some((NodeId(p.current_leader.leader_id.0), p.current_leader.leader_epoch)),
             })
         });
         let answer = (version, produced.collect());

@@ -297,7 +297,8 @@ impl Task {
                     Err(e) => self.tell(Input::Broken(e.to_string())),
                 },
                 submission = self.submitted.recv() => match submission {
-                    Some(submission) => self.submit(submission),
+                    // Whoever asks after an answer that wanted silence has told of it before.
+                    Some(submission) => self.hush().and_then(|()| self.submit(submission)),
                     None => Err(Closed("no longer used".into())),
                 },
                 Some(silence) = self.throttled.recv() => {
@@ -307,6 +308,13 @@ impl Task {
                 () = self.clock.sleep_until(deadline) => self.tell(Input::Tick),
             };
         }
+    }
+
+    fn hush(&mut self) -> Result<(), Closed> {
+        while let Ok(silence) = self.throttled.try_recv() {
+            self.tell(Input::Throttled { until: self.clock.now().after(silence) })?;
+        }
+        Ok(())
     }
 
     fn hung_up(&self) -> &'static str {

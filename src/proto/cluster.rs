@@ -114,12 +114,18 @@ impl Cluster {
         self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?.node
     }
 
-    /// A leader that a refusal named (KIP-951).
-    pub fn learn_leader(&mut self, partition: &TopicPartition, node: NodeId) {
+    /// A leader that a refusal named (KIP-951). True if that is the leader as far as is known now, and reachable; one of
+    /// an older epoch is passed over.
+    pub fn learn_leader(&mut self, partition: &TopicPartition, node: NodeId, epoch: i32) -> bool {
+        let reachable = self.brokers.contains_key(&node);
         let known = self.topics.get_mut(&partition.topic);
-        if let Some(leader) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) {
-            leader.node = Some(node);
+        let Some(leader) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) else {
+            return false;
+        };
+        if epoch > leader.epoch {
+            *leader = Leader { node: Some(node), epoch };
         }
+        reachable && *leader == Leader { node: Some(node), epoch }
     }
 
     /// Where a broker is.
@@ -175,6 +181,24 @@ mod tests {
         }
         c.learn_topic("t".into(), TopicId([2; 16]), [(0, leader(3, 0))]);
         assert_eq!(c.leader(&p), Some(NodeId(3)), "a topic that was created anew begins anew");
+    }
+
+    #[test]
+    fn a_leader_that_a_refusal_names_is_kept_until_a_newer_one_is_told() {
+        let mut c = Cluster::default();
+        let (id, p) = (TopicId([1; 16]), TopicPartition::new("t", 0));
+        let brokers = [1, 2].map(|node| (NodeId(node), Arc::from("h"), 1));
+        c.learn_brokers(None, brokers).unwrap();
+        assert!(!c.learn_leader(&p, NodeId(2), 6), "of a topic that is not known");
+        c.learn_topic("t".into(), id, [(0, leader(1, 5))]);
+        for (node, epoch, taken) in [(2, 4, false), (2, 5, false), (2, 6, true), (2, 6, true), (9, 7, false)]
+        {
+            assert_eq!(c.learn_leader(&p, NodeId(node), epoch), taken, "{node} of epoch {epoch}");
+        }
+        c.learn_topic("t".into(), id, [(0, leader(1, 5))]);
+        assert_eq!(c.leader(&p), Some(NodeId(9)), "metadata of before the move");
+        c.learn_topic("t".into(), id, [(0, leader(1, 8))]);
+        assert_eq!(c.leader(&p), Some(NodeId(1)));
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub enum BatchFact<C> {
     Stored(Option<i64>),
     /// Send it again once the leader is known anew.
     RetryAfterMetadata,
+    /// Send it again to this broker, which is the leader now.
+    RetryAt(NodeId),
     /// Send it again after the usual wait.
     Retry,
     /// Send it again soon: the broker is still busy with the last transaction's end.
@@ -98,6 +100,8 @@ pub enum Step<C> {
         /// Whether the leader must be looked up first.
         metadata: bool,
     },
+    /// It will be sent again, to this leader.
+    Moved(NodeId),
     /// It can't be stored and is forgotten: the transaction must be aborted.
     Refused {
         /// The partition.
@@ -138,6 +142,9 @@ pub struct Limits {
     /// The longest wait before a retry (`retry.backoff.max.ms`, default 1 s).
     pub retry_max: Duration,
 }
+
+/// The wait where the next try is likely to succeed.
+const SOON: Duration = Duration::from_millis(5);
 
 /// All partitions' queues.
 #[derive(Debug)]
@@ -286,7 +293,16 @@ impl Outbox {
             }
             BatchFact::Retry => queue.again(now, at, None, false),
             BatchFact::RetryAfterMetadata => queue.again(now, at, None, true),
-            BatchFact::RetrySoon => queue.again(now, at, Some(Duration::from_millis(5)), false),
+            BatchFact::RetryAt(leader) => {
+                // At once, unless leaders go on changing, or the one that was named refuses, too.
+                let first = queue.backoff.tries() == 0;
+                if first {
+                    queue.backoff.next_wait();
+                }
+                _ = queue.again::<C>(now, at, first.then_some(SOON), false);
+                Step::Moved(leader)
+            }
+            BatchFact::RetrySoon => queue.again(now, at, Some(SOON), false),
             // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
             // the missing one is stored. With nothing missing before it, the broker lost our history.
             BatchFact::OutOfOrder if at > 0 => queue.again(now, at, None, false),

@@ -257,7 +257,7 @@ impl Transaction {
                 return;
             }
             AddFact::Retry => self.wait(now, None),
-            AddFact::RetrySoon => self.wait(now, Some(Duration::from_millis(5))),
+            AddFact::RetrySoon => self.wait(now, self.soon()),
             AddFact::CoordinatorMoved => self.coordinator_moved(now),
             AddFact::Refused(cause) => return self.fail(cause),
             AddFact::Fenced(cause) => return self.fenced(cause),
@@ -360,6 +360,7 @@ impl Transaction {
                     self.leaders.remove(partition);
                 }
             }
+            Step::Moved(leader) => _ = self.leaders.insert(partition.clone(), leader),
             Step::Refused { partition, cause } if cause.is_fenced() => self.fenced(cause.on(partition)),
             Step::Refused { partition, cause } => self.refused(batch, cause.on(partition)),
             Step::Gap { partition } => {
@@ -576,6 +577,17 @@ impl Transaction {
     fn wait(&mut self, now: Moment, at_most: Option<Duration>) {
         let wait = self.backoff.next_wait();
         self.call = Call::Wait(now.after(at_most.map_or(wait, |most| wait.min(most))));
+    }
+
+    /// How long to wait at most while the coordinator is busy with an end. With nothing added yet it is that of the
+    /// transaction before this one, which takes milliseconds, unless it waits for a leader. After that it is our own.
+    fn soon(&self) -> Option<Duration> {
+        match self.backoff.tries() {
+            _ if !self.members.is_empty() => None,
+            0..10 => Some(Duration::from_millis(5)),
+            10..30 => Some(Duration::from_millis(20)),
+            _ => None,
+        }
     }
 
     fn coordinator_moved(&mut self, now: Moment) {

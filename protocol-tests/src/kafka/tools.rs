@@ -162,7 +162,13 @@ impl Tools {
         if let Some(max) = &max {
             arguments.extend(["--max-messages", max]);
         }
-        let output = self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", &arguments)?;
+        let output = match self.run("org.apache.kafka.tools.consumer.ConsoleConsumer", &arguments) {
+            // Its name before it was written in Java.
+            Err(KafkaError::ToolFailed { output, .. }) if output.contains("ClassNotFoundException") => {
+                self.run("kafka.tools.ConsoleConsumer", &arguments)?
+            }
+            output => output?,
+        };
         Ok(output.stdout.lines().map(str::to_owned).collect())
     }
 }

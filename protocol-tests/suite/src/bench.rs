@@ -1,5 +1,7 @@
 //! What the body of a row stands on.
 
+mod changes;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;

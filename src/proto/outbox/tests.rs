@@ -77,6 +77,22 @@ fn a_failed_batch_is_sent_again_alone_with_the_same_sequence() {
 }
 
 #[test]
+fn a_leader_that_is_named_is_asked_at_once_and_waited_for_if_it_refuses_too() {
+    let mut o = outbox();
+    for id in 1..=2 {
+        o.push(p(0), batch(id, 10));
+        drain(&mut o, 0);
+    }
+    for id in 1..=2 {
+        assert_eq!(learn(&mut o, 0, id, BatchFact::RetryAt(NodeId(2))), Step::Moved(NodeId(2)));
+    }
+    assert_eq!(drain(&mut o, 5_000), [(1, 0)], "batches that failed together wait once");
+    assert_eq!(learn(&mut o, 5_000, 1, BatchFact::RetryAt(NodeId(2))), Step::Moved(NodeId(2)));
+    assert_eq!(drain(&mut o, 100_000), []);
+    assert_eq!(drain(&mut o, 300_000), [(1, 0)]);
+}
+
+#[test]
 fn a_gap_with_nothing_missing_before_it_is_a_gap() {
     let mut o = outbox();
     o.push(p(0), batch(1, 1));

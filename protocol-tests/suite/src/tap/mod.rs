@@ -8,7 +8,9 @@
 //!                       └─► log of answers: API, version, error codes
 //! ```
 
+mod answers;
 mod codes;
+mod dial;
 mod pump;
 
 use std::io;
@@ -25,10 +27,13 @@ use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use codes::codes;
+pub use dial::Dial;
 
+use self::answers::Change;
+use self::dial::Dials;
 use crate::bench::within;
 use crate::outcome::{Failure, Shown, equal};
 
@@ -41,6 +46,8 @@ pub struct Sent {
     pub api: Api,
     /// Its version.
     pub version: i16,
+    /// When it left, counted over all requests and answers.
+    pub order: u64,
     body: Bytes,
 }
 
@@ -55,6 +62,8 @@ pub struct Answer {
     pub version: i16,
     /// Every error code in it, in order; empty for an API without any.
     pub codes: Vec<i16>,
+    /// When it came, counted over all requests and answers.
+    pub order: u64,
     body: Bytes,
 }
 
@@ -71,6 +80,8 @@ pub enum Act {
     Cut(usize),
     /// It waits, and its connection with it, as on a slow network: see [`Tap::pause`].
     Pause(Gate),
+    /// The broker gets it at once, and its answer waits: see [`Tap::pause_answer`].
+    PauseAnswer(Gate),
 }
 
 /// The tap's end of a [`Paused`] request.
@@ -105,7 +116,11 @@ struct State {
     answers: Mutex<Vec<Answer>>,
     requests: Mutex<Vec<Sent>>,
     connections: AtomicU64,
+    order: AtomicU64,
     plans: Mutex<Vec<Plan>>,
+    changes: Mutex<Vec<Change>>,
+    dials: Mutex<Dials>,
+    cut: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -145,9 +160,25 @@ impl Tap {
         Paused { reached, open }
     }
 
+    /// The answer to the next request of an API waits on its way until it is [released](Paused::release), and with it
+    /// everything on its connection. It is [reached](Paused::reached) when the broker has answered.
+    #[must_use]
+    pub fn pause_answer(&self, api: Api) -> Paused {
+        let (told, reached) = oneshot::channel();
+        let (open, opened) = oneshot::channel();
+        self.plan(api, 1, Act::PauseAnswer(Gate { reached: told, open: opened }));
+        Paused { reached, open }
+    }
+
+    /// Every connection that is open now is closed, as by brokers that have seen them idle for too long.
+    pub fn disconnect(&self) {
+        self.0.cut.send_modify(|n| *n += 1);
+    }
+
     /// Forgets what did not happen yet.
     pub fn clear(&self) {
         lock(&self.0.plans).clear();
+        lock(&self.0.changes).clear();
     }
 
     /// All answers so far, in the order in which they came.
@@ -166,6 +197,10 @@ impl Tap {
     #[must_use]
     pub fn count(&self, api: Api) -> usize {
         lock(&self.0.requests).iter().filter(|sent| sent.api == api).count()
+    }
+
+    fn next_order(&self) -> u64 {
+        self.0.order.fetch_add(1, Ordering::Relaxed)
     }
 
     fn on_request(&self, sent: Sent) -> Option<Act> {
@@ -188,11 +223,12 @@ impl Tap {
 impl Connector for Tap {
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
-            let broker = TcpStream::connect((host, port)).await?;
+            let (host, port) = &self.dial(host, port).await?;
+            let broker = TcpStream::connect((host.as_str(), *port)).await?;
             broker.set_nodelay(true)?;
             let (client, ours) = tokio::io::duplex(1 << 16);
             let number = self.0.connections.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(pump::run(self.clone(), number, ours, broker, (host.to_owned(), port)));
+            tokio::spawn(pump::run(self.clone(), number, ours, broker, (host.clone(), *port)));
             Ok(Box::new(client) as Box<dyn Stream>)
         })
     }
@@ -228,7 +264,7 @@ impl Sent {
 impl Answer {
     #[cfg(test)]
     pub(crate) fn of(api: Api, version: i16, codes: &[i16]) -> Self {
-        Self { connection: 0, api, version, codes: codes.to_vec(), body: Bytes::new() }
+        Self { connection: 0, api, version, codes: codes.to_vec(), order: 0, body: Bytes::new() }
     }
 
     /// The answer to a request of type `R`.

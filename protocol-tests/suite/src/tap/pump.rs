@@ -9,13 +9,14 @@ use kafka_2pc::wire::frame::{DEFAULT_MAX_FRAME_BYTES, FrameDecoder, RequestHeade
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
-use super::{Act, Answer, Held, Sent, Tap, codes};
+use super::{Act, Answer, Gate, Held, Sent, Tap, codes};
 
 /// A request whose answer has not come.
 struct Pending {
     api: Api,
     version: i16,
     drop_answer: bool,
+    gate: Option<Gate>,
 }
 
 struct Pump {
@@ -43,9 +44,11 @@ pub(super) async fn run(
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_broker, mut to_broker) = broker.into_split();
     let (mut requests, mut answers) = (BytesMut::new(), BytesMut::new());
+    let mut cut = tap.0.cut.subscribe();
     let mut pump = Pump { tap, number, address, pending: VecDeque::new() };
     loop {
         let next = tokio::select! {
+            _ = cut.changed() => Ok(Next::Closed),
             read = from_client.read_buf(&mut requests) => match read {
                 Ok(bytes) if bytes > 0 => pump.forward(&mut requests, &mut to_broker).await,
                 _ => Ok(Next::Closed),
@@ -73,10 +76,12 @@ impl Pump {
             let mut body = frame.clone();
             let header = RequestHeader::decode(&mut body).map_err(io::Error::other)?;
             let (api, version) = (header.api, header.version);
-            let mut drop_answer = false;
-            match self.tap.on_request(Sent { connection: self.number, api, version, body }) {
+            let mut pending = Pending { api, version, drop_answer: false, gate: None };
+            let order = self.tap.next_order();
+            match self.tap.on_request(Sent { connection: self.number, api, version, order, body }) {
                 None => {}
-                Some(Act::ApplyThenDrop) => drop_answer = true,
+                Some(Act::ApplyThenDrop) => pending.drop_answer = true,
+                Some(Act::PauseAnswer(gate)) => pending.gate = Some(gate),
                 Some(Act::Drop) => return Ok(Next::Closed),
                 Some(Act::Cut(bytes)) => {
                     let whole = framed(&frame);
@@ -92,7 +97,7 @@ impl Pump {
                     return Ok(Next::Closed);
                 }
             }
-            self.pending.push_back(Pending { api, version, drop_answer });
+            self.pending.push_back(pending);
             broker.write_all(&framed(&frame)).await?;
         }
         Ok(Next::Open)
@@ -108,6 +113,15 @@ impl Pump {
             if pending.drop_answer {
                 return Ok(Next::Closed);
             }
+            if let Some(gate) = pending.gate {
+                let mut cut = self.tap.0.cut.subscribe();
+                let _ = gate.reached.send(());
+                tokio::select! {
+                    _ = gate.open => {}
+                    _ = cut.changed() => return Ok(Next::Closed),
+                }
+            }
+            let frame = self.tap.change(pending.api, pending.version, frame);
             let mut body = frame.clone();
             let header = decode_response_header(&mut body, pending.api, pending.version);
             // What can't be read is the client's to judge.
@@ -117,6 +131,7 @@ impl Pump {
                 body,
                 api: pending.api,
                 version: pending.version,
+                order: self.tap.next_order(),
                 codes: codes.unwrap_or_default(),
             });
             client.write_all(&framed(&frame)).await?;
