@@ -44,6 +44,13 @@ impl Partition {
         changed
     }
 
+    /// The replica behind the leader that is up, else the leader.
+    pub(crate) fn next_leader(&self, is_up: impl Fn(i32) -> bool) -> Option<i32> {
+        let at = self.leader.and_then(|leader| self.replicas.iter().position(|n| *n == leader));
+        let (before, behind) = self.replicas.split_at(at.map_or(0, |at| at + 1));
+        behind.iter().chain(before).copied().find(|n| is_up(*n))
+    }
+
     /// The replicas that are up; when none is, the ones that were last in sync: all of them.
     pub(crate) fn in_sync(&self, is_up: impl Fn(i32) -> bool) -> Vec<i32> {
         let up: Vec<i32> = self.replicas.iter().copied().filter(|n| is_up(*n)).collect();

@@ -7,6 +7,7 @@ mod cure;
 mod metrics;
 mod mirror;
 mod pipe;
+mod profiles;
 mod program;
 #[path = "../raw/mod.rs"]
 mod raw;

@@ -22,6 +22,7 @@ mod offset_commit;
 mod offset_fetch;
 mod produce;
 mod produce_txn;
+mod sasl;
 mod txn_offset_commit;
 pub(crate) mod write_txn_markers;
 

@@ -15,7 +15,7 @@ use super::produce_txn::Waits;
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
 use crate::broker::groups::Committed;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 use crate::ids::TopicPartition;
 
 /// The first version that adds the group to the transaction.
@@ -67,7 +67,8 @@ fn commit(
         return Err(ResponseError::CoordinatorNotAvailable);
     }
     if version >= IMPLICIT_ADD {
-        cluster.transactions.add_implicitly(id, who, &at, now_ms())?;
+        let now_ms = cluster.clock.now_ms();
+        cluster.transactions.add_implicitly(id, who, &at, now_ms)?;
     } else {
         cluster.transactions.verify(id, who, &at)?;
     }
