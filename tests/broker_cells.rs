@@ -274,6 +274,9 @@ async fn init_producer_id_decides_every_cell() {
 #[tokio::test]
 async fn an_exhausted_epoch_gives_a_new_producer_id() {
     for arm in arms().await {
+        if arm.broker.is_none() && std::env::var("KAFKA_2PC_SIZE").as_deref() != Ok("full") {
+            return; // 32,764 requests
+        }
         let txn = unique("cell");
         let mut pair = arm.c.init(&txn, None).await.unwrap();
         if let Some(broker) = &arm.broker {
