@@ -261,6 +261,7 @@ pub(crate) async fn identity_for(
         Next::Fresh(identity) | Next::Returned(identity) => identity,
         Next::Bare => acquire(shared, Claim::TakeOver).await?,
         Next::Vacant => acquire(shared, Claim::Vacant).await?,
+        Next::Used(own) if cfg!(planted_bug = "reuse-the-epoch") => own,
         Next::Used(own) => acquire(shared, Claim::Renew(own)).await?,
     };
     let mut backoff =

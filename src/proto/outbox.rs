@@ -340,6 +340,10 @@ impl Queue {
         let retry = self.sent.iter_mut().find(|s| !s.in_flight);
         if let Some(sent) = retry {
             sent.in_flight = true;
+            if cfg!(planted_bug = "new-sequence-on-retry") {
+                sent.sequence = self.next_sequence;
+                self.next_sequence = increment_sequence(sent.sequence, sent.batch.records);
+            }
             return Item { partition: partition.clone(), batch: sent.batch.id, sequence: sent.sequence };
         }
         let sequence = self.next_sequence;

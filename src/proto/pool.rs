@@ -202,10 +202,10 @@ impl Pool {
             }
         };
         match self.reuse {
-            Reuse::WhenSettled => {
+            Reuse::WhenSettled if !cfg!(planted_bug = "reuse-an-id-early") => {
                 _ = self.slots.insert(slot, SlotState::Decided { listed, visible: Visible::NotKnown });
             }
-            Reuse::AtOnce => _ = self.slots.remove(&slot),
+            Reuse::WhenSettled | Reuse::AtOnce => _ = self.slots.remove(&slot),
         }
         Ok(())
     }

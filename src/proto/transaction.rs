@@ -405,7 +405,8 @@ impl Transaction {
 
     fn prepare(&mut self, goal: Goal) {
         // send() may have failed the transaction.
-        if self.state != State::Draining(goal) || !self.outbox.is_empty() || self.call != Call::Idle {
+        let drained = self.outbox.is_empty() || cfg!(planted_bug = "write-after-prepare");
+        if self.state != State::Draining(goal) || !drained || self.call != Call::Idle {
             return;
         }
         if self.evidence.partitions.is_empty() {
@@ -415,6 +416,9 @@ impl Transaction {
             return;
         }
         let mut evidence = std::mem::take(&mut self.evidence);
+        if cfg!(planted_bug = "forget-a-partition") {
+            evidence.partitions.pop_first();
+        }
         if let StartTime::Told(start_ms) = self.start {
             evidence.start_ms = start_ms;
         }
@@ -464,6 +468,7 @@ impl Transaction {
 
     fn discard(&mut self) {
         self.to_add.clear();
+        self.reached &= !cfg!(planted_bug = "clear-the-latch");
         let gone = self.outbox.discard();
         if !gone.is_empty() {
             self.effects.push_back(Effect::Discarded(gone));

@@ -6,8 +6,8 @@
 //! ```
 
 mod broker;
+mod library;
 mod running;
-mod suite;
 mod trace;
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use broker::Broker;
+pub use library::library_test;
 pub use running::{Ended, Invocation, Running};
-pub use suite::suite;
 pub use trace::{Passage, Phase, Trace};
 
 use crate::process::Watchdog;

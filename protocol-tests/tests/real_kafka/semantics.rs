@@ -2,7 +2,7 @@
 
 use kafka_2pc_protocol_tests::harness::{Case, Failure, Ground};
 use kafka_2pc_protocol_tests::kafka::{self, Spec};
-use kafka_2pc_protocol_tests::program::suite;
+use kafka_2pc_protocol_tests::program::library_test;
 
 pub(crate) fn cases() -> Vec<Case> {
     let levels = [2, 1, 0].map(|level| Spec::default().transaction_version(level));
@@ -28,6 +28,6 @@ fn semantics(ground: &Ground) -> Result<(), Failure> {
 
 fn run(ground: &Ground, name: &str) -> Result<(), Failure> {
     let level = kafka::transaction_version(ground.bootstrap())?.to_string();
-    suite(name, &[("KAFKA_2PC_BOOTSTRAP", ground.bootstrap()), ("KAFKA_2PC_LEVEL", &level)])?;
+    library_test(name, &[("KAFKA_2PC_BOOTSTRAP", ground.bootstrap()), ("KAFKA_2PC_LEVEL", &level)])?;
     Ok(())
 }

@@ -250,6 +250,11 @@ impl<A> Coordinator<A> {
         for (id, pending) in older {
             if id == checkpoint {
                 self.complete.push_back((id, pending.kind, pending.into_states()));
+                if cfg!(planted_bug = "commit-before-durable") {
+                    self.effects.extend(
+                        (0..self.subtasks).map(|subtask| CoordinatorEffect::Notify { checkpoint, subtask }),
+                    );
+                }
             } else {
                 let cause = AbortCause::Subsumed { by: checkpoint };
                 self.effects.push_back(CoordinatorEffect::Abort { checkpoint: id, cause });

@@ -23,7 +23,7 @@ const FENCES: u32 = 2;
 
 impl Recovery {
     pub(super) fn fence(&mut self, leftovers: Vec<Leftover>) {
-        if leftovers.is_empty() {
+        if leftovers.is_empty() || cfg!(planted_bug = "skip-the-leftovers") {
             return self.done();
         }
         self.fences += 1;

@@ -295,7 +295,7 @@ impl Resume {
     }
 
     fn after_found(&mut self, now: Moment) {
-        match self.committable.end_txn_version {
+        match self.pinned() {
             // The level matters for version 5 alone: version 4 and older mean the same at every level.
             Some(version) if version < V2_END_TXN => self.before_end(now),
             Some(_) | None => {
@@ -400,10 +400,17 @@ impl Resume {
         ignored || late || self.committable.partitions.is_empty()
     }
 
+    /// The version of EndTxn that the transaction began with.
+    fn pinned(&self) -> Option<i16> {
+        self.committable.end_txn_version.filter(|_| !cfg!(planted_bug = "ignore-the-pinned-version"))
+    }
+
     fn send_end(&mut self) {
         let level = self.level.unwrap_or(0);
-        let version = match self.committable.end_txn_version {
-            Some(version) if version < V2_END_TXN => version,
+        let version = match self.pinned() {
+            Some(version) if version < V2_END_TXN && !cfg!(planted_bug = "ignore-the-pinned-version") => {
+                version
+            }
             Some(version) if level >= 1 => version,
             None if level >= 2 => V2_END_TXN,
             Some(_) | None => V1_END_TXN,

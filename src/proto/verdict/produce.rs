@@ -52,6 +52,7 @@ pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
         // Before Produce 12 brokers turn the coordinator's answers into NOT_ENOUGH_REPLICAS; newer ones may not.
         coordinator_moved!() | E::CoordinatorLoadInProgress => V::Retry,
         E::ConcurrentTransactions => V::RetrySoon,
+        perhaps_done!() if cfg!(planted_bug = "ack-on-timeout") => V::Acked,
         perhaps_done!() => V::MaybeStored,
         E::OutOfOrderSequenceNumber => V::OutOfOrder,
         E::MessageTooLarge => V::TooLarge,

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 ///
 /// # Errors
 /// [`ProgramError::Strange`] with what it printed, when a test of it fails; [`ProgramError::TooLong`]; [`ProgramError::Io`].
-pub fn suite(name: &str, environment: &[(&str, &str)]) -> Result<(), ProgramError> {
+pub fn library_test(name: &str, environment: &[(&str, &str)]) -> Result<(), ProgramError> {
     let (target, release) = target()?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut words: Vec<String> = environment.iter().map(|(key, value)| format!("{key}={value}")).collect();

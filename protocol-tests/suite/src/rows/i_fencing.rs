@@ -1,0 +1,5 @@
+//! Two owners of one transactional id.
+
+use super::{Row, rows};
+
+pub(super) const ROWS: &[Row] = rows![];

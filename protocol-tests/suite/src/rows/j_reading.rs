@@ -1,0 +1,5 @@
+//! Reading what is committed.
+
+use super::{Row, rows};
+
+pub(super) const ROWS: &[Row] = rows![];

@@ -1,0 +1,5 @@
+//! The two-phase sink.
+
+use super::{Row, rows};
+
+pub(super) const ROWS: &[Row] = rows![];

@@ -1,0 +1,130 @@
+//! One tapped connection.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_2pc::wire::api::Api;
+use kafka_2pc::wire::frame::{DEFAULT_MAX_FRAME_BYTES, FrameDecoder, RequestHeader, decode_response_header};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
+
+use super::{Act, Answer, Held, Sent, Tap, codes};
+
+/// A request whose answer has not come.
+struct Pending {
+    api: Api,
+    version: i16,
+    drop_answer: bool,
+}
+
+struct Pump {
+    tap: Tap,
+    number: u64,
+    address: (String, u16),
+    pending: VecDeque<Pending>,
+}
+
+/// Whether the connection lives on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Open,
+    Closed,
+}
+
+/// Carries bytes both ways until either side closes, or a plan says so.
+pub(super) async fn run(
+    tap: Tap,
+    number: u64,
+    client: DuplexStream,
+    broker: TcpStream,
+    address: (String, u16),
+) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_broker, mut to_broker) = broker.into_split();
+    let (mut requests, mut answers) = (BytesMut::new(), BytesMut::new());
+    let mut pump = Pump { tap, number, address, pending: VecDeque::new() };
+    loop {
+        let next = tokio::select! {
+            read = from_client.read_buf(&mut requests) => match read {
+                Ok(bytes) if bytes > 0 => pump.forward(&mut requests, &mut to_broker).await,
+                _ => Ok(Next::Closed),
+            },
+            read = from_broker.read_buf(&mut answers) => match read {
+                Ok(bytes) if bytes > 0 => pump.back(&mut answers, &mut to_client).await,
+                _ => Ok(Next::Closed),
+            },
+        };
+        // An error of a side that has gone ends the connection, as its end does.
+        if !matches!(next, Ok(Next::Open)) {
+            return;
+        }
+    }
+}
+
+impl Pump {
+    async fn forward(
+        &mut self,
+        buffer: &mut BytesMut,
+        broker: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<Next> {
+        let decoder = FrameDecoder::requests(DEFAULT_MAX_FRAME_BYTES);
+        while let Some(frame) = decoder.next_frame(buffer).map_err(io::Error::other)? {
+            let mut body = frame.clone();
+            let header = RequestHeader::decode(&mut body).map_err(io::Error::other)?;
+            let (api, version) = (header.api, header.version);
+            let mut drop_answer = false;
+            match self.tap.on_request(Sent { connection: self.number, api, version, body }) {
+                None => {}
+                Some(Act::ApplyThenDrop) => drop_answer = true,
+                Some(Act::Drop) => return Ok(Next::Closed),
+                Some(Act::Cut(bytes)) => {
+                    let whole = framed(&frame);
+                    broker.write_all(&whole[..bytes.min(whole.len())]).await?;
+                    return Ok(Next::Closed);
+                }
+                Some(Act::Hold(told)) => {
+                    let _ = told.send(Held { address: self.address.clone(), api, version, frame });
+                    return Ok(Next::Closed);
+                }
+            }
+            self.pending.push_back(Pending { api, version, drop_answer });
+            broker.write_all(&framed(&frame)).await?;
+        }
+        Ok(Next::Open)
+    }
+
+    async fn back(
+        &mut self,
+        buffer: &mut BytesMut,
+        client: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<Next> {
+        while let Some(frame) = FrameDecoder::default().next_frame(buffer).map_err(io::Error::other)? {
+            let Some(pending) = self.pending.pop_front() else { return Ok(Next::Closed) };
+            if pending.drop_answer {
+                return Ok(Next::Closed);
+            }
+            let mut body = frame.clone();
+            let header = decode_response_header(&mut body, pending.api, pending.version);
+            // What can't be read is the client's to judge.
+            let codes = header.ok().and_then(|_| codes(pending.api, pending.version, body.clone()).ok());
+            self.tap.on_answer(Answer {
+                connection: self.number,
+                body,
+                api: pending.api,
+                version: pending.version,
+                codes: codes.unwrap_or_default(),
+            });
+            client.write_all(&framed(&frame)).await?;
+        }
+        Ok(Next::Open)
+    }
+}
+
+/// A frame's content with its length before it.
+pub(super) fn framed(content: &Bytes) -> Bytes {
+    let mut whole = BytesMut::with_capacity(content.len() + 4);
+    whole.put_u32(u32::try_from(content.len()).unwrap_or(u32::MAX));
+    whole.put_slice(content);
+    whole.freeze()
+}
