@@ -70,9 +70,9 @@ where
     R::Response: Encodable + Codes,
 {
     async fn answered(self) -> Result<Answer, Unreadable> {
-        let (ctx, call, number, silent) = self.parts();
+        let reply = self.reply();
         let response = self.carried_out().await;
-        answer(&ctx, &call, number, &response, silent)
+        reply.with::<R>(&response)
     }
 
     /// Access rules first, then the handler.
@@ -85,18 +85,18 @@ where
     }
 
     async fn bent(self, reaction: Reaction) -> Result<Answer, Unreadable> {
-        let (ctx, call, number, silent) = self.parts();
+        let (ctx, reply) = (self.ctx.clone(), self.reply());
         match reaction {
             Reaction::Drop => Ok(Answer::Close),
             Reaction::CutRequest(_) => Ok(Answer::Close),
             Reaction::ErrorCode(code) => {
-                let response = self.request.refuse(call.version, code);
-                answer(&ctx, &call, number, &response, silent)
+                let response = self.request.refuse(self.call.version, code);
+                reply.with::<R>(&response)
             }
             Reaction::ApplyThenErrorCode(code) => {
-                let response = self.request.refuse(call.version, code);
+                let response = self.request.refuse(self.call.version, code);
                 self.carried_out().await;
-                answer(&ctx, &call, number, &response, silent)
+                reply.with::<R>(&response)
             }
             Reaction::ApplyThenDrop => {
                 self.carried_out().await;
@@ -143,10 +143,10 @@ where
         }
     }
 
-    fn parts(&self) -> (Context, Call, u64, bool) {
+    fn reply(&self) -> Reply {
         // The body was read.
         let call = Call { body: bytes::Bytes::new(), ..self.call.clone() };
-        (self.ctx.clone(), call, self.number, self.request.is_silent())
+        Reply { ctx: self.ctx.clone(), call, number: self.number, silent: self.request.is_silent() }
     }
 
     fn held(self, after: Option<Duration>) -> Answer {
@@ -157,18 +157,26 @@ where
     }
 }
 
-fn answer<R: Encodable + Codes>(
-    ctx: &Context,
-    call: &Call,
+/// Where an answer goes.
+struct Reply {
+    ctx: Context,
+    call: Call,
     number: u64,
-    response: &R,
     silent: bool,
-) -> Result<Answer, Unreadable> {
-    ctx.shared.journal().answered(number, response.first_error());
-    if silent {
-        Ok(Answer::Silence)
-    } else {
-        frame::response(call, call.version, response).map(Answer::Frame)
+}
+
+impl Reply {
+    fn with<R>(&self, response: &R::Response) -> Result<Answer, Unreadable>
+    where
+        R: Handler,
+        R::Response: Encodable + Codes,
+    {
+        self.ctx.shared.journal().answered(self.number, response.first_error());
+        if self.silent {
+            return Ok(Answer::Silence);
+        }
+        let version = R::response_version(self.call.version);
+        frame::response(&self.call, version, response).map(Answer::Frame)
     }
 }
 

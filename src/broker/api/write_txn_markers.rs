@@ -47,6 +47,10 @@ impl Handler for Markers {
         response
     }
 
+    fn response_version(_version: i16) -> i16 {
+        1 // both have the same response
+    }
+
     fn refuse(&self, _version: i16, code: i16) -> WriteTxnMarkersResponse {
         self.answer(|_, _, _| code)
     }
