@@ -28,6 +28,6 @@ fn semantics(ground: &Ground) -> Result<(), Failure> {
 
 fn run(ground: &Ground, name: &str) -> Result<(), Failure> {
     let level = kafka::transaction_version(ground.bootstrap())?.to_string();
-    library_test(name, &[("KAFKA_2PC_BOOTSTRAP", ground.bootstrap()), ("KAFKA_2PC_LEVEL", &level)])?;
+    library_test(name, &[("KAFKA_2PC_BOOTSTRAP", ground.bootstrap()), ("KAFKA_2PC_LEVEL", level.as_str())])?;
     Ok(())
 }
