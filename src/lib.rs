@@ -68,6 +68,10 @@ pub mod guide {
     /// [observer]: crate::guide::embedding#the-local-runner
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
+    // Its examples need the broker.
+    #[cfg(feature = "broker")]
+    #[doc = include_str!("../docs/testing.md")]
+    pub mod testing {}
     /// [metrics]: crate::guide::operations#metrics
     #[doc = include_str!("../docs/cli.md")]
     pub mod cli {}

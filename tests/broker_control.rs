@@ -6,7 +6,7 @@ mod raw;
 
 use std::time::Duration;
 
-use kafka_2pc::broker::{Api, Broker, BrokerConfig, Fault, LeaderlessMarker, Profile, Reaction};
+use kafka_2pc::broker::{Api, Broker, BrokerConfig, Fault, Profile, Quirk, Reaction};
 use kafka_2pc::ids::TopicPartition;
 use kafka_protocol::messages as m;
 use raw::{Cluster, Connection, batch, unique};
@@ -86,8 +86,7 @@ async fn held_markers_keep_the_transaction_preparing_and_take_late_batches() {
 }
 
 /// Three nodes; a transaction on a partition that only node 3 holds, coordinated by node 1.
-async fn on_a_lonely_partition(leaderless_marker: LeaderlessMarker) -> (Broker, Cluster, String, raw::Pair) {
-    let profile = Profile { leaderless_marker, ..Profile::kafka_4_4() };
+async fn on_a_lonely_partition(profile: Profile) -> (Broker, Cluster, String, raw::Pair) {
     let (broker, c) = start(BrokerConfig { nodes: 3, profile, ..BrokerConfig::default() }).await;
     broker.create_topic_on("t", vec![vec![3]]).unwrap();
     let txn = id_of(&broker, 1);
@@ -101,7 +100,7 @@ async fn on_a_lonely_partition(leaderless_marker: LeaderlessMarker) -> (Broker, 
 
 #[tokio::test]
 async fn a_marker_for_a_partition_without_leader_is_lost_and_can_be_repaired() {
-    let (broker, c, txn, next) = on_a_lonely_partition(LeaderlessMarker::Skipped).await;
+    let (broker, c, txn, next) = on_a_lonely_partition(Profile::kafka_4_4()).await;
     assert_eq!(&*c.settled(&txn).await.transaction_state, "CompleteCommit");
     broker.start_node(3).await.unwrap();
     assert_eq!(last_stable_offset(&c, "t").await, 0);
@@ -119,7 +118,7 @@ async fn a_marker_for_a_partition_without_leader_is_lost_and_can_be_repaired() {
 
 #[tokio::test]
 async fn the_abort_after_a_lost_commit_marker_aborts_both() {
-    let (broker, c, txn, next) = on_a_lonely_partition(LeaderlessMarker::Skipped).await;
+    let (broker, c, txn, next) = on_a_lonely_partition(Profile::kafka_4_4()).await;
     c.settled(&txn).await;
     broker.start_node(3).await.unwrap();
     assert_eq!(c.produce(12, &txn, ("t", 0), batch(next, 0, 1)).await, Ok(1));
@@ -131,7 +130,8 @@ async fn the_abort_after_a_lost_commit_marker_aborts_both() {
 
 #[tokio::test]
 async fn other_kafkas_wait_for_the_leader() {
-    let (broker, c, txn, _) = on_a_lonely_partition(LeaderlessMarker::Awaited).await;
+    let fixed = Profile::kafka_4_4().without(Quirk::LeaderlessMarkerSkipped);
+    let (broker, c, txn, _) = on_a_lonely_partition(fixed).await;
     tokio::time::sleep(Duration::from_millis(30)).await;
     assert_eq!(state(&c, &txn).await, "PrepareCommit");
     broker.start_node(3).await.unwrap();
@@ -177,7 +177,7 @@ async fn faults_answer_drop_apply_and_delay() {
         .with_producer_epoch(pair.1)
         .with_committed(true);
     let end = async || c.coordinator(&txn).await.try_call(5, &request).await.map(|r| r.error_code);
-    let fault = |reaction| Fault { api: Api::EndTxn, node: None, nth: 1, reaction };
+    let fault = |reaction| Fault::on(Api::EndTxn, reaction);
     broker.inject(fault(Reaction::ErrorCode(16)));
     assert_eq!(end().await, Some(16));
     broker.inject(fault(Reaction::Drop));

@@ -47,7 +47,7 @@ async fn python(script: &str) {
     if !imports.is_ok_and(|output| output.status.success()) {
         return skip("a Python with confluent-kafka and aiokafka");
     }
-    for (nodes, profile) in [1, 3, 3, 1, 1].into_iter().zip(Profile::all()) {
+    for (nodes, profile) in [1, 3, 3, 1, 1, 3].into_iter().zip(Profile::all()) {
         let broker = start(profile, nodes).await;
         broker.create_topic("t", 2).unwrap();
         let path = format!("{}/tests/foreign/{script}", env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,8 @@
 //! The embedded broker against what real Kafka 4.4 was measured to do.
 //!
 //! The same tests run against a real cluster: `KAFKA_2PC_BOOTSTRAP=host:port cargo test --features broker --test
-//! broker_semantics` (any level of `transaction.version` from 1 on; what depends on it says so).
+//! broker_semantics` (any level of `transaction.version` from 1 on; what depends on it says so). `protocol-tests` does
+//! that, with `broker_cells` beside it.
 #![cfg(feature = "broker")]
 #![expect(clippy::unwrap_used, reason = "tests and what they share")]
 

@@ -331,4 +331,15 @@ async fn a_peer_that_hangs_up_is_told_from_one_that_hangs_up_on_strangers() {
     drop(peer);
     let e = asked.await.unwrap().unwrap_err();
     assert!(e.outcome_unknown() && !e.to_string().contains("TLS"), "{e}");
+    assert!(e.to_string().contains("SASL"), "it may want a login: {e}");
+    let (connection, mut peer) = ready().await;
+    let asked = ask(&connection);
+    let header = peer.frame().await;
+    peer.metadata(&header, "known").await;
+    name(asked).await;
+    let asked = ask(&connection);
+    peer.frame().await;
+    drop(peer);
+    let e = asked.await.unwrap().unwrap_err().to_string();
+    assert!(!e.contains("SASL"), "it has answered before: {e}");
 }

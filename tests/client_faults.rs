@@ -64,12 +64,7 @@ async fn answers_that_ask_for_a_retry_keep_order_bytes_and_sequence() {
         for (code, nth) in codes.iter().flat_map(|code| [1, 2, 4].map(|nth| (*code, nth))) {
             let b = Bench::new(profile.clone()).await;
             let mut transaction = b.producer("a").batch_size(70).init().await.unwrap().begin();
-            b.broker.inject(Fault {
-                api: Api::Produce,
-                node: None,
-                nth,
-                reaction: Reaction::ErrorCode(code),
-            });
+            b.broker.inject(Fault::on(Api::Produce, Reaction::ErrorCode(code)).nth(nth));
             within(write_many(&b, &mut transaction, &numbered("v", 20))).await.unwrap();
             transaction.commit().await.unwrap();
             assert_eq!(b.committed().await, numbered("v", 20), "{} code {code}, request {nth}", profile.name);
@@ -425,7 +420,7 @@ async fn a_server_that_says_nothing_holds_no_question_up() {
     let servers: Vec<_> = frozen_servers.chain([broker.address(2).unwrap()]).collect();
     for api in [Api::ApiVersions, Api::Metadata, Api::FindCoordinator] {
         for _ in 0..20 {
-            broker.inject(Fault { api, node: Some(1), nth: 1, reaction: Reaction::Delay(hour) });
+            broker.inject(Fault::on(api, Reaction::Delay(hour)).node(1));
         }
     }
     let mut config = ClientConfig::new(&servers.join(",")).unwrap().request_timeout(hour);

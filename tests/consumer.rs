@@ -196,7 +196,7 @@ async fn lost_answers_and_busy_leaders_are_asked_again() -> Outcome {
         (Api::ListOffsets, Reaction::ErrorCode(6)),
         (Api::Metadata, Reaction::Drop),
     ] {
-        broker.inject(Fault { api, node: None, nth: 1, reaction });
+        broker.inject(Fault::on(api, reaction));
         let mut consumer = client.consumer().build();
         consumer.assign([(place(0), Start::Beginning)]);
         assert_eq!(values(&mut consumer, 1).await?, ["one"], "{api:?} {reaction:?}");

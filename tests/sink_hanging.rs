@@ -8,7 +8,7 @@ mod kit;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kafka_2pc::{
-    broker::{BrokerConfig, LeaderlessMarker, Profile},
+    broker::{BrokerConfig, Profile, Quirk},
     client::Topic,
     ids::TransactionalId,
     proto::{
@@ -291,7 +291,7 @@ async fn counter_test_an_id_used_again_after_a_hanging_fence_publishes_what_was_
 
 #[tokio::test]
 async fn without_the_fault_of_the_broker_markers_are_waited_for() {
-    let profile = Profile { leaderless_marker: LeaderlessMarker::Awaited, ..Profile::kafka_4_4() };
+    let profile = Profile::kafka_4_4().without(Quirk::LeaderlessMarkerSkipped);
     let l = Lonely::new(profile, Reuse::WhenSettled).await;
     let (mut writer, _) = l.recover(SinkState::default()).await;
     l.write(&mut writer, "1").await;
@@ -313,7 +313,7 @@ async fn without_the_fault_of_the_broker_markers_are_waited_for() {
 
 /// Kafka without that fault, such as 4.2: InitProducerId is not granted before the markers are written.
 fn awaiting() -> [Profile; 2] {
-    both().map(|profile| Profile { leaderless_marker: LeaderlessMarker::Awaited, ..profile })
+    both().map(|profile| profile.without(Quirk::LeaderlessMarkerSkipped))
 }
 
 #[tokio::test]

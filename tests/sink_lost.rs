@@ -79,7 +79,7 @@ async fn a_commit_that_has_no_answer_is_not_given_up() {
     drop(run);
     for _ in 0..20 {
         let refused = Reaction::ErrorCode(14);
-        b.broker.inject(Fault { api: Api::EndTxn, node: None, nth: 1, reaction: refused });
+        b.broker.inject(Fault::on(Api::EndTxn, refused));
     }
     let pending = Run::try_start(&b, &config, (1, Together::Whole), &kept).await;
     let Err(RecoverError::NotCommitted(pending)) = pending else { panic!() };

@@ -363,13 +363,8 @@ async fn an_error_of_the_broker_ends_the_run_and_the_next_one_goes_on() {
         for (api, code) in [(Api::Produce, 47), (Api::Produce, 120), (Api::EndTxn, 53)] {
             let lines = numbered("line ", 150);
             let plant = Plant::new(profile.clone(), &lines).await;
-            plant.broker.inject(Fault {
-                api,
-                node: None,
-                // A slow machine may need no second one.
-                nth: 1,
-                reaction: Reaction::ErrorCode(code),
-            });
+            // A slow machine may need no second one.
+            plant.broker.inject(Fault::on(api, Reaction::ErrorCode(code)));
             let (error, _) = plant.run(&plant.job()).await.unwrap_err();
             assert_eq!(error.is_transient(), api == Api::Produce, "{error}");
             finished(plant.run(&plant.job()).await);
@@ -545,7 +540,7 @@ async fn a_checkpoint_that_is_not_prepared_in_time_ends_the_run_and_nothing_is_d
         let plant = Plant::new(profile, &lines).await;
         let job = Job { checkpoint_timeout: Duration::from_millis(20), ..plant.job() };
         let reaction = Reaction::Delay(Duration::from_secs(2));
-        plant.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction });
+        plant.broker.inject(Fault::on(Api::Produce, reaction));
         let (error, _) = plant.run(&job).await.unwrap_err();
         assert!(matches!(error, PipelineError::CheckpointTimeout { checkpoint: 1, .. }), "{error}");
         assert!(error.is_transient() && error.to_string().contains("execution.checkpointing.timeout"));
@@ -572,12 +567,7 @@ async fn a_transaction_that_is_lost_while_the_job_runs_is_passed_over_and_counte
         let plant = Plant::new(profile, &lines).await;
         let mut job = plant.job();
         job.sink.on_lost = OnLost::Skip;
-        plant.broker.inject(Fault {
-            api: Api::EndTxn,
-            node: None,
-            nth: 1,
-            reaction: Reaction::Delay(Duration::from_millis(300)),
-        });
+        plant.broker.inject(Fault::on(Api::EndTxn, Reaction::Delay(Duration::from_millis(300))));
         let broker = Arc::clone(&plant.broker);
         let rival = tokio::spawn(async move {
             while broker.requests(Api::EndTxn) < 1 {

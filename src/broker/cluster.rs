@@ -1,12 +1,17 @@
 //! The cluster's state, as one value under one lock: nodes, topics, the coordinators' memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::error::ResponseError;
 
+use super::clock::Clock;
 use super::config::BrokerConfig;
 use super::coordinator::{Coordinator, partition_for};
 use super::groups::Groups;
+use super::log::MarkerRules;
+use super::log::marker::Marker;
+use super::log::producers::RepeatedMarker;
+use super::profile::Quirk;
 use super::random::random_topic_id;
 use super::topics::{Partition, Topic, Topics};
 use crate::ids::{TopicName, TopicPartition};
@@ -28,6 +33,10 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) id: String,
+    pub(crate) clock: Clock,
+    repeated_marker: RepeatedMarker,
+    /// Nodes that do nothing, although they are up.
+    frozen: BTreeSet<i32>,
     pub(crate) nodes: BTreeMap<i32, Node>,
     pub(crate) topics: Topics,
     pub(crate) transactions: Coordinator,
@@ -47,12 +56,15 @@ impl Cluster {
     pub(crate) fn new(id: String, nodes: BTreeMap<i32, Node>, config: &BrokerConfig) -> Self {
         let mut cluster = Self {
             id,
+            clock: Clock::start(),
+            repeated_marker: match config.profile.has(Quirk::RepeatedMarkerRefused) {
+                true => RepeatedMarker::Refused,
+                false => RepeatedMarker::Taken,
+            },
+            frozen: BTreeSet::new(),
             nodes,
             topics: Topics::default(),
-            transactions: Coordinator::new(
-                config.max_transaction_timeout_ms,
-                config.profile.transaction_version,
-            ),
+            transactions: Coordinator::new(config.coordinator_rules()),
             groups: Groups::default(),
         };
         for (name, partitions) in
@@ -66,6 +78,18 @@ impl Cluster {
 
     pub(crate) fn is_up(&self, node: i32) -> bool {
         self.nodes.get(&node).is_some_and(|n| n.up)
+    }
+
+    pub(crate) fn is_frozen(&self, node: i32) -> bool {
+        self.frozen.contains(&node)
+    }
+
+    pub(crate) fn freeze(&mut self, node: i32) {
+        self.frozen.insert(node);
+    }
+
+    pub(crate) fn thaw(&mut self, node: i32) {
+        self.frozen.remove(&node);
     }
 
     /// The controller: the lowest node that is up.
@@ -132,6 +156,18 @@ impl Cluster {
         }
     }
 
+    /// Appends a marker to a partition.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+    pub(crate) fn mark(&mut self, at: &TopicPartition, marker: &Marker) -> Result<(), ResponseError> {
+        let (now_ms, repeated) = (self.clock.now_ms(), self.repeated_marker);
+        let found = self.topics.named_mut(&at.topic).and_then(|t| t.partition_mut(at.partition));
+        let partition = found.ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let rules = MarkerRules { leader_epoch: partition.leader_epoch, repeated, now_ms };
+        partition.log.append_marker(marker, rules)
+    }
+
     pub(crate) fn partition(&self, at: &TopicPartition) -> Option<&Partition> {
         self.topics.named(&at.topic).and_then(|t| t.partition(at.partition))
     }
@@ -144,12 +180,6 @@ impl Cluster {
     /// The node that coordinates a group.
     pub(crate) fn group_coordinator(&self, group: &str) -> Option<i32> {
         self.coordinator(OFFSETS_TOPIC, group).map(|(node, _)| node)
-    }
-
-    /// The partition of `__consumer_offsets` that holds a group's offsets.
-    pub(crate) fn offsets_partition(&self, group: &str) -> TopicPartition {
-        let count = self.topics.named(OFFSETS_TOPIC).map_or(1, |t| t.partitions.len());
-        TopicPartition::new(OFFSETS_TOPIC, partition_for(group, i32::try_from(count).unwrap_or(1)))
     }
 
     fn coordinator(&self, topic: &str, key: &str) -> Option<(i32, i32)> {
@@ -176,42 +206,5 @@ impl Cluster {
     /// NOT_COORDINATOR.
     pub(crate) fn check_group_coordinator(&self, node: i32, group: &str) -> Result<(), ResponseError> {
         if self.group_coordinator(group) == Some(node) { Ok(()) } else { Err(ResponseError::NotCoordinator) }
-    }
-
-    /// Marks a node as up or down and elects leaders; coordinators that moved have read their log again.
-    pub(crate) fn set_up(&mut self, node: i32, up: bool) {
-        if let Some(known) = self.nodes.get_mut(&node) {
-            known.up = up;
-        }
-        let nodes = self.nodes.clone();
-        let is_up = |n: i32| nodes.get(&n).is_some_and(|n| n.up);
-        let mut moved = Vec::new();
-        for (name, topic) in self.topics.iter_mut() {
-            for (index, partition) in topic.partitions.iter_mut().enumerate() {
-                if partition.elect(is_up) && &**name == TRANSACTION_TOPIC {
-                    moved.push(i32::try_from(index).unwrap_or(0));
-                }
-            }
-        }
-        self.reload(&moved);
-    }
-
-    /// Makes a replica that is up the leader of its partition.
-    pub(crate) fn lead(&mut self, at: &TopicPartition, node: i32) -> bool {
-        let up = self.is_up(node);
-        let topic = self.topics.named_mut(&at.topic);
-        let partition = topic.and_then(|t| t.partition_mut(at.partition));
-        let led = partition.is_some_and(|p| up && p.lead(node));
-        if led && &*at.topic == TRANSACTION_TOPIC {
-            self.reload(&[at.partition]);
-        }
-        led
-    }
-
-    /// Coordinators that moved have read their log again.
-    fn reload(&mut self, moved: &[i32]) {
-        let count = self.topics.named(TRANSACTION_TOPIC).map_or(1, |t| t.partitions.len());
-        let count = i32::try_from(count).unwrap_or(1);
-        self.transactions.reloaded(|id| moved.contains(&partition_for(id, count)));
     }
 }

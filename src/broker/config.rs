@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::profile::Profile;
+use super::coordinator::Rules;
+use super::coordinator::add_partitions::PendingAdd;
+use super::coordinator::end_txn::AfterAbort;
+use super::coordinator::entry::Bumps;
+use super::network::Network;
+use super::profile::{Profile, Quirk};
 
 /// What the broker does when a client names a topic that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +18,17 @@ pub enum UnknownTopics {
     Created,
 }
 
+/// What a connection must do before it may ask for anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Security {
+    /// Nothing (`PLAINTEXT`).
+    #[default]
+    Plaintext,
+    /// Log in by SASL (`SASL_PLAINTEXT`), which nobody can, as there are no users: whatever comes before a login but
+    /// ApiVersions and the login itself closes the connection.
+    SaslOnly,
+}
+
 /// The configuration of an embedded cluster. Kafka's property names stand beside the fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerConfig {
@@ -20,8 +36,12 @@ pub struct BrokerConfig {
     pub nodes: usize,
     /// The Kafka to imitate. Default [`Profile::kafka_4_4`].
     pub profile: Profile,
+    /// What nodes listen on. Default [`Network::Tcp`].
+    pub network: Network,
+    /// What clients must do first. Default [`Security::Plaintext`].
+    pub security: Security,
     /// The address of the first node, host and port; node `i` listens `i - 1` ports above. Port 0 takes free ports.
-    /// Default `127.0.0.1:0`.
+    /// Default `127.0.0.1:0`. Nodes in memory are called `node-1:9092`, `node-2:9092` and so on instead.
     pub listen: String,
     /// `auto.create.topics.enable`. Default [`UnknownTopics::Refused`].
     pub unknown_topics: UnknownTopics,
@@ -39,6 +59,10 @@ pub struct BrokerConfig {
     pub max_transaction_timeout_ms: i32,
     /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`. Default 10 s.
     pub sweep_interval: Duration,
+    /// `transactional.id.expiration.ms`. Default 7 days.
+    pub transactional_id_expiration: Duration,
+    /// `transaction.remove.expired.transaction.cleanup.interval.ms`. Default 1 h.
+    pub expiration_interval: Duration,
     /// How long a `Prepare` state lasts before its markers are written. Default 1 ms.
     pub marker_delay: Duration,
     /// How long after its records are in the log a Produce is answered, as by slow replicas; the connection serves nothing else
@@ -57,6 +81,8 @@ impl Default for BrokerConfig {
         Self {
             nodes: 1,
             profile: Profile::kafka_4_4(),
+            network: Network::Tcp,
+            security: Security::Plaintext,
             listen: "127.0.0.1:0".to_owned(),
             unknown_topics: UnknownTopics::Refused,
             default_partitions: 1,
@@ -66,6 +92,8 @@ impl Default for BrokerConfig {
             max_request_bytes: 104_857_600,
             max_transaction_timeout_ms: 900_000,
             sweep_interval: Duration::from_secs(10),
+            transactional_id_expiration: Duration::from_secs(7 * 24 * 3600),
+            expiration_interval: Duration::from_secs(3600),
             marker_delay: Duration::from_millis(1),
             produce_delay: Duration::ZERO,
             transaction_partitions: 50,
@@ -76,6 +104,23 @@ impl Default for BrokerConfig {
 }
 
 impl BrokerConfig {
+    pub(crate) fn coordinator_rules(&self) -> Rules {
+        let has = |quirk| self.profile.has(quirk);
+        Rules {
+            max_timeout_ms: self.max_transaction_timeout_ms,
+            level: self.profile.transaction_version,
+            after_abort: match has(Quirk::AbortedIsFenced) {
+                true => AfterAbort::ProducerFenced,
+                false => AfterAbort::InvalidTxnState,
+            },
+            fence_bumps: if has(Quirk::FenceRaisesTwice) { Bumps::Twice } else { Bumps::Once },
+            pending_add: match has(Quirk::PairBeforePending) {
+                true => PendingAdd::AfterPair,
+                false => PendingAdd::BeforePair,
+            },
+        }
+    }
+
     /// The replication factor of topics that do not choose one.
     pub(crate) fn replication(&self) -> usize {
         let wanted = self.default_replication.map_or(3, |n| usize::try_from(n).unwrap_or(1));

@@ -26,6 +26,9 @@ pub enum BrokerError {
     /// There is no such partition.
     #[error("there is no partition {0}")]
     UnknownPartition(crate::ids::TopicPartition),
+    /// The partition has no such replica, or its node is down.
+    #[error("that node cannot lead {0}: it holds no replica, or is down")]
+    CannotLead(crate::ids::TopicPartition),
     /// A topic of this name exists.
     #[error("topic {0} exists")]
     TopicExists(String),

@@ -30,18 +30,46 @@ impl From<FrameError> for Unreadable {
     }
 }
 
-/// Reads one frame; `None` at the connection's end or for a length that no request has.
+/// What came on a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// A whole frame.
+    Frame(Bytes),
+    /// The first bytes of one, which name its API.
+    Head(Api),
+    /// The connection's end, a length that no request has, or the place where a request is cut.
+    End,
+}
+
+/// The bytes that name the API: its length, its key.
+const HEAD_BYTES: usize = 6;
+
+/// Reads one frame, or with `cut` unknown its head first. At `cut` bytes it ends.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     decoder: FrameDecoder,
     buffer: &mut BytesMut,
-) -> Option<Bytes> {
+    cut: Option<usize>,
+) -> Arrived {
     loop {
-        if let Some(frame) = decoder.next_frame(buffer).ok()? {
-            return Some(frame);
+        match cut {
+            None => {
+                let key = buffer.get(4..HEAD_BYTES).map(|key| i16::from_be_bytes([key[0], key[1]]));
+                if let Some(api) = key.and_then(Api::from_key) {
+                    return Arrived::Head(api);
+                }
+            }
+            Some(limit) if buffer.len() >= limit => return Arrived::End,
+            Some(_) => {}
         }
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
+        match decoder.next_frame(buffer) {
+            Ok(Some(frame)) => return Arrived::Frame(frame),
+            Ok(None) => {}
+            Err(_) => return Arrived::End,
+        }
+        match stream.read_buf(buffer).await {
+            Ok(0) | Err(_) => return Arrived::End,
+            Ok(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An embedded Kafka: in-process, in-memory, real TCP on one or several nodes.
+//! An embedded Kafka: in-process, in-memory, on one or several nodes, over TCP or streams in memory.
 //!
 //! It speaks the protocol of Apache Kafka 4.4 with transactions V1 and V2, so that tests and demonstrations need no
 //! Java. It keeps nothing on disk: a stopped *node* keeps its logs, a stopped *broker* is gone. Authentication,
@@ -16,36 +16,47 @@
 //! # }
 //! ```
 //!
+//! What can be done to it, and how tests run on it without waiting: `docs/testing.md`.
+//!
 //! ```text
-//! server -> frame -> dispatch -> api::* -> cluster { topics { log }, coordinator, groups }
-//!                       |                     ^
-//!                     fault                markers (tasks that write markers, sweep timeouts)
+//! network -> server -> frame -> dispatch -> perform -> api::* -> cluster { topics { log }, coordinator, groups }
+//!                                    |         |          |         ^
+//!                                 journal    fault     access    election, markers (tasks that write markers, sweep)
 //! ```
 //! `coordinator` and `log` are pure; everything they decide is decided under the cluster's one lock.
 
+mod access;
 mod api;
+mod clock;
 mod cluster;
 mod config;
 mod control;
 mod coordinator;
 mod dispatch;
+mod election;
 mod error;
 mod fault;
 mod frame;
 mod groups;
+mod journal;
 mod log;
 mod markers;
+mod network;
 mod offsets_log;
+mod perform;
 mod profile;
 mod random;
 mod server;
 mod shared;
 mod topics;
 
-pub use self::config::{BrokerConfig, UnknownTopics};
+pub use self::access::{Denial, Operation, Resource};
+pub use self::config::{BrokerConfig, Security, UnknownTopics};
 pub use self::control::Broker;
 pub use self::error::BrokerError;
-pub use self::fault::{Fault, Reaction};
-pub use self::profile::{LeaderlessMarker, Profile, Verification};
+pub use self::fault::{Fault, FaultId, Reaction};
+pub use self::journal::{JournalEntry, Keys};
+pub use self::network::{Dialer, Network};
+pub use self::profile::{Features, Profile, Quirk, Verification};
 pub use crate::wire::api::Api;
 pub use crate::wire::versions::TransactionVersion;

@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::dispatch::{self, Answer};
-use super::frame;
+use super::frame::{self, Arrived};
+use super::network::{Listener, Stream};
 use super::shared::{Context, Shared};
 use crate::wire::frame::FrameDecoder;
 
@@ -20,9 +20,9 @@ pub(crate) struct Listening {
 }
 
 /// Serves `node` on `listener` until the result is dropped.
-pub(crate) fn serve(shared: Arc<Shared>, node: i32, listener: TcpListener) -> Listening {
+pub(crate) fn serve(shared: Arc<Shared>, node: i32, listener: Listener) -> Listening {
     let mut tasks = JoinSet::new();
-    tasks.spawn(accept(Context { shared, node, client_id: String::new() }, listener));
+    tasks.spawn(accept(shared, node, listener));
     Listening { tasks }
 }
 
@@ -33,41 +33,71 @@ impl Listening {
     }
 }
 
-async fn accept(ctx: Context, listener: TcpListener) {
+async fn accept(shared: Arc<Shared>, node: i32, mut listener: Listener) {
     // The connections belong to this task: when it is aborted, they are too.
     let mut connections = JoinSet::new();
     loop {
         let accepted = listener.accept().await;
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(connection(ctx.clone(), stream));
+            Ok(stream) => {
+                connections.spawn(connection(Context::new(Arc::clone(&shared), node), stream));
             }
             // Out of file handles, or a client that is gone already: neither ends the listener.
             Err(error) => {
-                tracing::warn!(%error, node = ctx.node, "accept failed");
+                tracing::warn!(%error, node, "accept failed");
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
         }
     }
 }
 
-async fn connection(ctx: Context, mut stream: TcpStream) {
+async fn connection(ctx: Context, mut stream: Box<dyn Stream>) {
     if let Err(error) = converse(&ctx, &mut stream).await {
         tracing::debug!(%error, node = ctx.node, "connection ended");
     }
 }
 
-async fn converse(ctx: &Context, stream: &mut TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+async fn converse(ctx: &Context, stream: &mut Box<dyn Stream>) -> io::Result<()> {
     let decoder = FrameDecoder::requests(ctx.shared.config.max_request_bytes);
     let mut buffer = BytesMut::new();
-    while let Some(frame) = frame::read(stream, decoder, &mut buffer).await {
-        match dispatch::answer(ctx, frame).await {
+    let mut cut = None;
+    loop {
+        let frame = match frame::read(stream, decoder, &mut buffer, cut).await {
+            Arrived::Frame(frame) => frame,
+            Arrived::Head(api) => {
+                // The first bytes of a request tell whether it is to be cut.
+                cut = ctx.shared.faults().cut(api, ctx.node).or(Some(usize::MAX));
+                continue;
+            }
+            Arrived::End => return Ok(()),
+        };
+        cut = None;
+        ctx.shared.thawed(ctx.node).await;
+        let answer = dispatch::answer(ctx, frame).await;
+        ctx.shared.thawed(ctx.node).await;
+        match answer {
             Answer::Frame(bytes) => stream.write_all(&bytes).await?,
+            Answer::Cut(bytes) => return stream.write_all(&bytes).await,
             Answer::Silence => {}
-            Answer::Close => break,
+            Answer::Close => return Ok(()),
+            Answer::Held(request) => {
+                hang_up(stream).await;
+                ctx.shared.deliver_late(request);
+                return Ok(());
+            }
         }
     }
-    Ok(())
+}
+
+/// Waits until the client closes the connection. What it still sends is lost.
+async fn hang_up(stream: &mut Box<dyn Stream>) {
+    let mut lost = [0; 1024];
+    while stream.read(&mut lost).await.is_ok_and(|n| n > 0) {}
+}
+
+/// The first `limit` bytes.
+pub(crate) fn cut(mut frame: Bytes, limit: usize) -> Bytes {
+    frame.truncate(limit);
+    frame
 }

@@ -1,23 +1,38 @@
 //! What all tasks of one broker share: the cluster's state, faults, and a signal that something changed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use kafka_protocol::error::ResponseError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::access::Denial;
+use super::clock::Clock;
 use super::cluster::Cluster;
 use super::config::BrokerConfig;
+use super::coordinator::transit::Appended;
+use super::dispatch::Held;
 use super::fault::Faults;
+use super::journal::Journal;
+use super::server::Listening;
 
 /// The shared state of a broker.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: BrokerConfig,
+    clock: Clock,
     cluster: Mutex<Cluster>,
     faults: Mutex<Faults>,
+    journal: Mutex<Journal>,
+    denials: RwLock<Vec<Denial>>,
     changes: watch::Sender<u64>,
     markers_held: watch::Sender<bool>,
+    /// Raised when held requests are to be delivered.
+    deliveries: watch::Sender<u64>,
+    listening: Mutex<BTreeMap<i32, Listening>>,
+    connections: AtomicU64,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -27,17 +42,32 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     /// The node that the client talks to.
     pub(crate) node: i32,
+    pub(crate) connection: u64,
     pub(crate) client_id: String,
+}
+
+impl Context {
+    /// That of a new connection.
+    pub(crate) fn new(shared: Arc<Shared>, node: i32) -> Self {
+        let connection = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { shared, node, connection, client_id: String::new() }
+    }
 }
 
 impl Shared {
     pub(crate) fn new(config: BrokerConfig, cluster: Cluster) -> Self {
         Self {
             config,
+            clock: cluster.clock,
             cluster: Mutex::new(cluster),
             faults: Mutex::default(),
+            journal: Mutex::default(),
+            denials: RwLock::default(),
             changes: watch::Sender::new(0),
             markers_held: watch::Sender::new(false),
+            deliveries: watch::Sender::new(0),
+            listening: Mutex::default(),
+            connections: AtomicU64::new(0),
             tasks: Mutex::new(JoinSet::new()),
         }
     }
@@ -47,8 +77,77 @@ impl Shared {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Milliseconds since the Unix epoch.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Waits for an append to the transaction log.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR when it fails.
+    pub(crate) async fn appended(&self, id: &str, append: Appended) -> Result<(), ResponseError> {
+        let mut changes = self.changes();
+        while !self.cluster().transactions.outcome(id, append)? {
+            // The sender lives in self.
+            let _ = changes.changed().await;
+        }
+        Ok(())
+    }
+
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn denials(&self) -> RwLockReadGuard<'_, Vec<Denial>> {
+        self.denials.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn denials_mut(&self) -> RwLockWriteGuard<'_, Vec<Denial>> {
+        self.denials.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn listening(&self) -> MutexGuard<'_, BTreeMap<i32, Listening>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the node is not frozen.
+    pub(crate) async fn thawed(&self, node: i32) {
+        let mut changes = self.changes();
+        while self.cluster().is_frozen(node) {
+            // The sender lives in self.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// The node dies: its connections are cut, and others take over at once.
+    pub(crate) fn crash(&self, node: i32) {
+        self.cluster().set_up(node, false);
+        // Dropped, its tasks end, and so does the one that asked for this.
+        drop(self.listening().remove(&node));
+        self.announce();
+    }
+
+    /// Carries out a request whose connection is gone, when its time has come.
+    pub(crate) fn deliver_late(&self, request: Held) {
+        let mut deliveries = self.deliveries.subscribe();
+        self.spawn(async move {
+            match request.after {
+                Some(after) => tokio::time::sleep(after).await,
+                // Without a sender the broker has stopped.
+                None if deliveries.changed().await.is_err() => return,
+                None => {}
+            }
+            request.work.await;
+        });
+    }
+
+    pub(crate) fn deliver_held(&self) {
+        self.deliveries.send_modify(|n| *n = n.wrapping_add(1));
     }
 
     /// Wakes whoever waits for records, markers or leaders.
@@ -81,11 +180,4 @@ impl Shared {
     pub(crate) fn abort_tasks(&self) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
-}
-
-/// Milliseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "the broker is a program with a clock of its own")]
-pub(crate) fn now_ms() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

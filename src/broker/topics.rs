@@ -44,14 +44,11 @@ impl Partition {
         changed
     }
 
-    /// Makes a replica the leader; false if it is none.
-    pub(crate) fn lead(&mut self, node: i32) -> bool {
-        let able = self.replicas.contains(&node);
-        if able && self.leader != Some(node) {
-            self.leader = Some(node);
-            self.leader_epoch += 1;
-        }
-        able
+    /// The replica behind the leader that is up, else the leader.
+    pub(crate) fn next_leader(&self, is_up: impl Fn(i32) -> bool) -> Option<i32> {
+        let at = self.leader.and_then(|leader| self.replicas.iter().position(|n| *n == leader));
+        let (before, behind) = self.replicas.split_at(at.map_or(0, |at| at + 1));
+        behind.iter().chain(before).copied().find(|n| is_up(*n))
     }
 
     /// The replicas that are up; when none is, the ones that were last in sync: all of them.

@@ -3,20 +3,24 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, Exit, Usage, duration::parse_duration};
-use crate::broker::{Broker, BrokerConfig, BrokerError, Profile, UnknownTopics};
+use crate::broker::{Broker, BrokerConfig, BrokerError, Profile, Quirk, UnknownTopics};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
     listen: String,
-    /// Kafka to imitate: kafka-4.4, or kafka-4.4-v1 (with the older transactions)
-    #[arg(long, value_name = "NAME", default_value = "kafka-4.4")]
+    /// Broker to imitate: its API versions, its level of transactions, its quirks
+    #[arg(long, value_name = "NAME", default_value = "kafka-4.4", value_parser = profiles())]
     profile: String,
+    /// What it does beside that; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = quirks())]
+    quirk: Vec<String>,
     /// How long the markers of a decided transaction are delayed, as on a busy cluster
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
     marker_delay: Duration,
@@ -25,9 +29,20 @@ pub(super) struct Args {
     produce_delay: Duration,
 }
 
+/// Clap names them in the help, and where another one is asked for.
+fn profiles() -> PossibleValuesParser {
+    PossibleValuesParser::new(Profile::all().map(|profile| profile.name))
+}
+
+fn quirks() -> PossibleValuesParser {
+    PossibleValuesParser::new(Quirk::ALL.map(Quirk::name))
+}
+
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
-    let unknown = || Usage(format!("--profile {}: there are kafka-4.4 and kafka-4.4-v1", args.profile));
+    let unknown = || Usage(format!("--profile {}: there is none of that name", args.profile));
     let profile = Profile::named(&args.profile).ok_or_else(unknown)?;
+    let quirks = args.quirk.iter().filter_map(|name| Quirk::named(name));
+    let profile = quirks.fold(profile, Profile::with);
     // As Kafka's own default, for clients that ask for it; ours never do.
     let unknown_topics = UnknownTopics::Created;
     let config = BrokerConfig {

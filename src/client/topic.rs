@@ -13,6 +13,10 @@ use crate::{
     wire::code::ErrorCode,
 };
 
+/// What is not known then.
+const NO_IDS: &str =
+    "the brokers have no topic ids: if this topic is deleted and created again, it is taken for the same";
+
 /// A topic that was looked up. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Topic(Arc<Inner>);
@@ -31,7 +35,8 @@ impl Topic {
         &self.0.name
     }
 
-    /// Its id; unknown on brokers before 2.8.
+    /// Its id; unknown where brokers speak no Metadata 10 (Kafka before 2.8, others). Then nothing tells this topic from
+    /// one that is created under its name after it was deleted, and the log warns of that.
     #[must_use]
     pub fn id(&self) -> TopicId {
         self.0.id
@@ -69,6 +74,9 @@ pub(super) async fn resolve(router: &Router, name: &str) -> Result<Topic, TopicE
                     MetadataVerdict::Retry if t.code.is_none() => TopicError::Missing(name.to_owned()),
                     MetadataVerdict::Known | MetadataVerdict::Leaderless => {
                         let partitions = i32::try_from(t.partitions.len()).unwrap_or(i32::MAX);
+                        if !t.id.is_known() {
+                            tracing::warn!("{NO_IDS}: {name}");
+                        }
                         return Ok(Topic(Arc::new(Inner { name: topic_name, id: t.id, partitions })));
                     }
                     MetadataVerdict::Missing => return Err(TopicError::Missing(name.to_owned())),

@@ -198,6 +198,8 @@ struct Task {
     throttle: Throttle,
     throttled: mpsc::UnboundedReceiver<Duration>,
     ready: bool,
+    /// Was anything answered but the handshake?
+    answered: bool,
     /// What came before the handshake was done can't come from a Kafka broker.
     not_kafka: bool,
     greeting_version: i16,
@@ -244,6 +246,7 @@ impl Task {
             throttle,
             throttled,
             ready: false,
+            answered: false,
             not_kafka: false,
             greeting_version: first_greeting,
             early: VecDeque::new(),
@@ -317,9 +320,13 @@ impl Task {
         Ok(())
     }
 
+    /// A listener that wants a login answers the handshake, and closes the connection at the first question.
     fn hung_up(&self) -> &'static str {
         match self.ready {
-            true => "closed by the broker",
+            true if self.answered => "closed by the broker",
+            true => {
+                "closed by the broker at the first request: it stopped, or this listener wants a login (SASL)"
+            }
             false => "closed by the broker before the handshake; does this listener want TLS or a login?",
         }
     }
@@ -454,6 +461,7 @@ impl Task {
         let (Some(pending), Some(frame)) = (self.pending.remove(&ticket), self.received.take()) else {
             return;
         };
+        self.answered = true;
         self.config.probe.tell(ProbeEvent::Answered(pending.api));
         // Whoever asked may have gone.
         _ = pending.reply.send(Ok((pending.version, frame, self.throttle.clone())));

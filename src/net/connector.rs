@@ -22,6 +22,26 @@ pub trait Connector: Send + Sync {
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
+/// A function that opens streams at once, such as one into a broker in the same process.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kafka_2pc::net::Connector;
+///
+/// let nowhere = |_host: &str, _port: u16| Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::ConnectionRefused.into());
+/// let _connector: Arc<dyn Connector> = Arc::new(nowhere);
+/// ```
+impl<F, S> Connector for F
+where
+    F: Fn(&str, u16) -> io::Result<S> + Send + Sync,
+    S: Stream + 'static,
+{
+    fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        let opened = self(host, port).map(|stream| Box::new(stream) as Box<dyn Stream>);
+        Box::pin(async move { opened })
+    }
+}
+
 /// Plain TCP. Where a name has several addresses, one that does not answer does not keep the others from being tried.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpConnector;

@@ -8,6 +8,7 @@ mod metrics;
 mod mirror;
 mod objects;
 mod pipe;
+mod profiles;
 mod program;
 #[path = "../raw/mod.rs"]
 mod raw;

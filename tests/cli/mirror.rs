@@ -47,7 +47,8 @@ impl Pair {
     async fn finish(&self) -> Result<serde_json::Value, Box<dyn Error>> {
         let ran = self.to.run(&self.stateful("--until-end")).await?;
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert_eq!(ran.err, "", "{ran:?}");
+        // Some brokers have no topic ids, which is warned about.
+        assert!(ran.err.lines().all(|line| line.contains("no topic ids")), "{ran:?}");
         Ok(json_lines(&ran.out).pop().ok_or("nothing was printed")?)
     }
 
@@ -138,7 +139,7 @@ async fn a_copy_is_equal_wherever_it_was_killed() -> Outcome {
         "endtxn-answered:2",
         "durable:3",
     ];
-    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+    for profile in Profile::all() {
         let pair = Pair::new(profile).await?;
         for (round, point) in (0..).zip(POINTS) {
             let (mut written, mut turns) = (0, 0);

@@ -213,7 +213,7 @@ async fn a_property_names_the_cluster_unless_an_option_does() -> Outcome {
 }
 
 fn refuse(stage: &Stage, code: i16) {
-    stage.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction: Reaction::ErrorCode(code) });
+    stage.broker.inject(Fault::on(Api::Produce, Reaction::ErrorCode(code)));
 }
 
 /// INVALID_TOPIC_EXCEPTION is what Kafka says to a Produce into an internal topic: trying again does not help.

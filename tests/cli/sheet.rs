@@ -132,7 +132,7 @@ async fn pipe_goes_back_as_often_as_it_may() -> Outcome {
     let pipe = |attempts: &str| {
         // PRODUCER_FENCED, to the first attempt's only request.
         let reaction = Reaction::ErrorCode(90);
-        stage.broker.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction });
+        stage.broker.inject(Fault::on(Api::Produce, reaction));
         format!(
             "pipe --topic t --input {} --set restart-strategy.fixed-delay.delay=1 --set {attempts}",
             input.display()

@@ -8,12 +8,13 @@
 
 pub mod job;
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use kafka_2pc::{
-    broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
-    client::{Client, ClientConfig, Isolation, ProducerBuilder, Start, Topic, Transaction},
+    broker::{Api, Broker, BrokerConfig, Fault, Network, Profile, Reaction},
+    client::{Client, ClientConfig, Isolation, Prepared, ProducerBuilder, Start, Topic, Transaction},
     ids::{TopicPartition, TransactionalId},
+    proto::committable::Committable,
     record::RecordRef,
 };
 
@@ -41,8 +42,13 @@ impl Bench {
     pub async fn with(config: BrokerConfig) -> Self {
         let broker = Broker::start(config).await.unwrap();
         broker.create_topic(TOPIC, 2).unwrap();
-        let client = Client::new(config_for(&broker));
+        let client = client_for(&broker);
         Self { broker, client }
+    }
+
+    /// One node in memory, for a clock that stands still.
+    pub async fn in_memory(profile: Profile) -> Self {
+        Self::with(BrokerConfig { profile, network: Network::Memory, ..BrokerConfig::default() }).await
     }
 
     pub async fn topic(&self) -> Topic {
@@ -60,6 +66,14 @@ impl Bench {
         transaction
     }
 
+    /// A prepared transaction of a new owner of `id`.
+    pub async fn prepared(&self, id: &str, values: &[&str]) -> Committable {
+        match self.open(id, values).await.prepare().await.unwrap() {
+            Prepared::Ready(committable) => committable,
+            other => panic!("nothing was written: {other:?}"),
+        }
+    }
+
     /// Writes values to partition 0, and flushes.
     pub async fn write(&self, transaction: &mut Transaction, values: &[&str]) {
         let topic = self.topic().await;
@@ -71,7 +85,7 @@ impl Bench {
 
     /// The next request of an API meets this.
     pub fn fault(&self, api: Api, reaction: Reaction) {
-        self.broker.inject(Fault { api, node: None, nth: 1, reaction });
+        self.broker.inject(Fault::on(api, reaction));
     }
 
     /// Every value that a reader of committed records sees in [`TOPIC`], in order per partition. Waits until no
@@ -125,6 +139,17 @@ pub async fn visible(client: &Client, topic: &str) -> Vec<String> {
         }
     }
     values
+}
+
+/// A client of its own.
+pub fn client_for(broker: &Broker) -> Client {
+    let dialer = broker.dialer();
+    // Hosts of nodes in memory have names; the others are addresses.
+    if broker.bootstrap().starts_with("node-") {
+        let connector = move |host: &str, port| dialer.connect(host, port);
+        return Client::with_connector(config_for(broker), Arc::new(connector));
+    }
+    Client::new(config_for(broker))
 }
 
 /// Settings of a client that gives up soon.

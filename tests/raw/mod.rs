@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use kafka_2pc::broker::{Broker, Dialer};
 use kafka_2pc::ids::Identity;
 use kafka_2pc::record::{Compression, RecordRef};
 use kafka_2pc::wire::api::Api;
@@ -26,15 +27,22 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::messages::{CreateTopicsRequest, describe_producers_response::ProducerState};
 use kafka_protocol::protocol::{Decodable, Request, StrBytes};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// A socket, or a stream in memory.
+pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
 /// One connection.
-pub struct Connection(TcpStream);
+pub struct Connection(Box<dyn Wire>);
 
 /// A cluster, reached by new connections.
+#[derive(Clone)]
 pub struct Cluster {
     pub bootstrap: String,
+    dialer: Option<Dialer>,
 }
 
 /// Producer id, epoch.
@@ -42,7 +50,7 @@ pub type Pair = (i64, i16);
 
 impl Connection {
     pub async fn open(address: &str) -> Self {
-        Self(TcpStream::connect(address).await.unwrap())
+        Self(Box::new(TcpStream::connect(address).await.unwrap()))
     }
 
     /// Sends a frame's content and reads that of the answer; `None` when the connection is closed instead.
@@ -125,14 +133,30 @@ fn seal(builder: BatchBuilder, (id, epoch): Pair, base_sequence: i32) -> Bytes {
 
 impl Cluster {
     pub fn new(bootstrap: impl Into<String>) -> Self {
-        Self { bootstrap: bootstrap.into() }
+        Self { bootstrap: bootstrap.into(), dialer: None }
+    }
+
+    /// Nodes in memory.
+    pub fn in_memory(broker: &Broker) -> Self {
+        Self { bootstrap: broker.bootstrap(), dialer: Some(broker.dialer()) }
+    }
+
+    async fn dial(&self, address: &str) -> std::io::Result<Connection> {
+        let stream: Box<dyn Wire> = match &self.dialer {
+            None => Box::new(TcpStream::connect(address).await?),
+            Some(dialer) => {
+                let (host, port) = address.rsplit_once(':').unwrap();
+                Box::new(dialer.connect(host, port.parse().unwrap())?)
+            }
+        };
+        Ok(Connection(stream))
     }
 
     /// A connection to the first bootstrap server that answers.
     pub async fn any(&self) -> Connection {
         for address in self.bootstrap.split(',') {
-            if let Ok(stream) = TcpStream::connect(address).await {
-                return Connection(stream);
+            if let Ok(connection) = self.dial(address).await {
+                return connection;
             }
         }
         panic!("no bootstrap server answers");
@@ -167,7 +191,7 @@ impl Cluster {
     }
 
     pub async fn leader(&self, name: &str, partition: usize) -> Connection {
-        Connection::open(&self.leader_address(name, partition).await.expect("no leader")).await
+        self.dial(&self.leader_address(name, partition).await.expect("no leader")).await.unwrap()
     }
 
     pub async fn coordinator(&self, transactional_id: &str) -> Connection {
@@ -176,7 +200,7 @@ impl Cluster {
             .with_coordinator_keys(vec![text(transactional_id)]);
         let found = self.any().await.call(4, &request).await.coordinators.remove(0);
         assert_eq!(found.error_code, 0);
-        Connection::open(&format!("{}:{}", &*found.host, found.port)).await
+        self.dial(&format!("{}:{}", &*found.host, found.port)).await.unwrap()
     }
 
     pub async fn try_init(&self, transactional_id: &str, own: Option<Pair>) -> Result<Pair, i16> {
@@ -202,6 +226,22 @@ impl Cluster {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// InitProducerId with the own pair until the epoch is this one, on one connection.
+    pub async fn init_until(&self, transactional_id: &str, mut pair: Pair, epoch: i16) -> Pair {
+        let mut coordinator = self.coordinator(transactional_id).await;
+        while pair.1 < epoch {
+            let request = InitProducerIdRequest::default()
+                .with_transactional_id(Some(id(transactional_id)))
+                .with_transaction_timeout_ms(60_000)
+                .with_producer_id(pair.0.into())
+                .with_producer_epoch(pair.1);
+            let answer = coordinator.call(4, &request).await;
+            assert_eq!(answer.error_code, 0);
+            pair = (answer.producer_id.0, answer.producer_epoch);
+        }
+        pair
     }
 
     /// AddPartitionsToTxn 3 for one partition.
@@ -271,6 +311,17 @@ impl Cluster {
             let state = self.describe(transactional_id).await;
             if !state.transaction_state.starts_with("Prepare") {
                 return state;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Describes until the state is this one.
+    pub async fn settled_as(&self, transactional_id: &str, state: &str) -> TransactionState {
+        loop {
+            let found = self.describe(transactional_id).await;
+            if &*found.transaction_state == state {
+                return found;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }

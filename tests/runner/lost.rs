@@ -29,7 +29,7 @@ fn losing(on_lost: OnLost) -> Pipeline {
 
 /// The first EndTxn waits for so long.
 fn delay_commit(b: &Bench, delay: Duration) {
-    b.broker.inject(Fault { api: Api::EndTxn, node: None, nth: 1, reaction: Reaction::Delay(delay) });
+    b.broker.inject(Fault::on(Api::EndTxn, Reaction::Delay(delay)));
 }
 
 /// Aborts what job-0-0 has prepared, once its commit is on the way.

@@ -317,7 +317,7 @@ async fn a_commit_that_is_not_decided_in_time_is_left_to_the_next_recovery() {
     let mut sink = sink();
     sink.commit_timeout = Some(Duration::from_millis(50));
     let reaction = Reaction::ErrorCode(COORDINATOR_LOAD_IN_PROGRESS);
-    (1..=6).for_each(|nth| b.broker.inject(Fault { api: Api::EndTxn, node: None, nth, reaction }));
+    b.broker.inject(Fault::on(Api::EndTxn, reaction).times(6));
     let job = slow_job(NARROW, Duration::from_micros(50), sink);
     let summary = finish(&b, &mut MemoryStore::default(), &job, &config).await;
     assert!(summary.restarts >= 1 && summary.resumed >= 1, "{summary:?}");
@@ -329,7 +329,7 @@ async fn a_job_can_be_stopped_while_it_recovers() {
     let b = Bench::new(Profile::kafka_4_4()).await;
     let mut store = MemoryStore::default();
     let reaction = Reaction::ErrorCode(COORDINATOR_LOAD_IN_PROGRESS);
-    (1..5_000).for_each(|nth| b.broker.inject(Fault { api: Api::EndTxn, node: None, nth, reaction }));
+    b.broker.inject(Fault::on(Api::EndTxn, reaction).always());
     let job = slow_job(NARROW, Duration::from_micros(50), sink());
     let mut with_crash = config();
     let (tell, stored) = tokio::sync::oneshot::channel();

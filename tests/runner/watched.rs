@@ -78,7 +78,7 @@ async fn what_a_sink_holds_is_told_while_its_flush_waits_and_commits_come_throug
         let (observer, course) = watch(move || {
             let later = |api, by| {
                 let reaction = Reaction::Delay(Duration::from_millis(by));
-                broker.broker.inject(Fault { api, node: None, nth: 1, reaction });
+                broker.broker.inject(Fault::on(api, reaction));
             };
             later(Api::EndTxn, 1_500);
             later(Api::Produce, 4_500);

@@ -20,7 +20,11 @@ impl Broker {
     pub(super) fn start(program: &Program, level: u8, options: &[String]) -> Result<Self, ProgramError> {
         let ports = PortBlock::anywhere().map_err(|e| strange(&e.to_string(), ""))?;
         let address = format!("127.0.0.1:{}", ports.broker(1));
-        let profile = if level == 2 { "kafka-4.4" } else { "kafka-4.4-v1" };
+        let profile = match level {
+            0 => "kafka-4.4-v0",
+            1 => "kafka-4.4-v1",
+            _ => "kafka-4.4",
+        };
         let words = ["broker", "--listen", &address, "--profile", profile].map(str::to_owned);
         let process = program.invoke(words.iter().chain(options).cloned()).start()?;
         let mut broker = Self { process, address, _ports: ports };

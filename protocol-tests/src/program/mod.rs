@@ -6,6 +6,7 @@
 //! ```
 
 mod broker;
+mod library;
 mod running;
 mod trace;
 
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use broker::Broker;
+pub use library::library_test;
 pub use running::{Ended, Invocation, Running};
 pub use trace::{Passage, Phase, Trace};
 
@@ -140,10 +142,7 @@ impl Program {
 
 /// Builds into the target folder and with the profile of this very test, so that nothing is built twice. Where programs lie then.
 fn build(what: &[&str]) -> Result<PathBuf, ProgramError> {
-    let this = std::env::current_exe().map_err(ProgramError::io("find this program"))?;
-    // target/PROFILE/deps/acceptance-HASH
-    let profile = this.ancestors().nth(2).unwrap_or(Path::new("target/debug"));
-    let target = profile.parent().unwrap_or(Path::new("target"));
+    let (target, release) = target()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
@@ -151,14 +150,23 @@ fn build(what: &[&str]) -> Result<PathBuf, ProgramError> {
         .args(["build", "--quiet", "--package", "kafka-2pc"])
         .args(what)
         .arg("--target-dir")
-        .arg(target);
-    if profile.ends_with("release") {
+        .arg(&target);
+    if release {
         command.arg("--release");
     }
     let done = command.output().map_err(ProgramError::io("run cargo"))?;
     if done.status.success() {
-        return Ok(profile.to_owned());
+        return Ok(target.join(if release { "release" } else { "debug" }));
     }
     let output = String::from_utf8_lossy(&done.stderr).into_owned();
     Err(ProgramError::Build { status: done.status.to_string(), output })
+}
+
+/// The target folder of this very test, and whether it was built for release.
+fn target() -> Result<(PathBuf, bool), ProgramError> {
+    let this = std::env::current_exe().map_err(ProgramError::io("find this program"))?;
+    // target/PROFILE/deps/acceptance-HASH
+    let profile = this.ancestors().nth(2).unwrap_or(Path::new("target/debug"));
+    let target = profile.parent().unwrap_or(Path::new("target"));
+    Ok((target.to_owned(), profile.ends_with("release")))
 }

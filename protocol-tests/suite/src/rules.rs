@@ -70,7 +70,7 @@ impl Bench {
     pub async fn forbid_id(&self, id: &TransactionalId) -> Shown {
         if let Ok(broker) = self.embedded() {
             let reaction = Reaction::ErrorCode(ID_DENIED);
-            broker.inject(Fault { api: Api::InitProducerId, node: None, nth: 1, reaction });
+            broker.inject(Fault::on(Api::InitProducerId, reaction));
             return Ok(());
         }
         self.allow(Resource::TransactionalId, id.as_str(), Operation::Describe).await?;

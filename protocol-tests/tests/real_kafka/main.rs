@@ -1,7 +1,8 @@
-//! The launcher and the foreign clients, on real Apache Kafka.
+//! The launcher, the foreign clients, and the embedded broker's own tests, on real Apache Kafka.
 
 mod foreign;
 mod launcher;
+mod semantics;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use kafka_2pc_protocol_tests::kafka::Spec;
 fn main() -> ExitCode {
     let mut cases = launcher::cases();
     cases.extend(foreign::cases());
+    cases.extend(semantics::cases());
     harness::main(cases)
 }
 

@@ -1,7 +1,7 @@
 //! AddPartitionsToTxn, versions 0 to 5.
 //!
 //! - Up to 3 it comes from clients: all partitions or none. When one is unknown, it says so and the others say
-//!   OPERATION_NOT_ATTEMPTED.
+//!   OPERATION_NOT_ATTEMPTED; likewise where one may not be written.
 //! - From 4 on it is for brokers: many transactions, each added or only verified.
 //! - Before version 2, PRODUCER_FENCED reads INVALID_PRODUCER_EPOCH.
 
@@ -15,36 +15,30 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
 use super::{Handler, fenced_since};
+use crate::broker::access::Operation;
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 use crate::ids::TopicPartition;
 
 impl Handler for AddPartitionsToTxnRequest {
     type Response = AddPartitionsToTxnResponse;
 
     async fn handle(self, ctx: &Context, version: i16) -> AddPartitionsToTxnResponse {
-        let mut cluster = ctx.shared.cluster();
         if version >= 4 {
-            let results = self.transactions.iter().map(|t| transaction(ctx, &mut cluster, t));
-            return AddPartitionsToTxnResponse::default().with_results_by_transaction(results.collect());
+            let mut results = Vec::new();
+            for t in &self.transactions {
+                results.push(transaction(ctx, t).await);
+            }
+            return AddPartitionsToTxnResponse::default().with_results_by_transaction(results);
         }
         let topics = &self.v3_and_below_topics;
-        let unknown = |p: &TopicPartition| cluster.partition(p).is_none();
-        if partitions(topics).iter().any(unknown) {
-            let results = each(topics, |p| {
-                let error = if unknown(p) {
-                    ResponseError::UnknownTopicOrPartition
-                } else {
-                    ResponseError::OperationNotAttempted
-                };
-                error.code()
-            });
+        if let Some(results) = unusable(ctx, &ctx.shared.cluster(), topics) {
             return AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results);
         }
         let id = &self.v3_and_below_transactional_id;
         let who = Pair { id: self.v3_and_below_producer_id.0, epoch: self.v3_and_below_producer_epoch };
-        let code = match add(ctx, &mut cluster, (id, who), &partitions(topics)) {
+        let code = match add(ctx, (id, who), &partitions(topics)).await {
             Ok(()) => 0,
             Err(error) => fenced_since(2, version, error).code(),
         };
@@ -60,17 +54,28 @@ impl Handler for AddPartitionsToTxnRequest {
     }
 }
 
-fn transaction(
+/// The answer when a partition does not exist or may not be written.
+fn unusable(
     ctx: &Context,
-    cluster: &mut Cluster,
-    t: &AddPartitionsToTxnTransaction,
-) -> AddPartitionsToTxnResult {
+    cluster: &Cluster,
+    topics: &[AddPartitionsToTxnTopic],
+) -> Option<Vec<AddPartitionsToTxnTopicResult>> {
+    let usable = |p: &TopicPartition| {
+        ctx.may_topic(Operation::Write, &p.topic)?;
+        cluster.partition(p).map(|_| ()).ok_or(ResponseError::UnknownTopicOrPartition)
+    };
+    let code = |p: &TopicPartition| usable(p).err().unwrap_or(ResponseError::OperationNotAttempted).code();
+    partitions(topics).iter().any(|p| usable(p).is_err()).then(|| each(topics, code))
+}
+
+async fn transaction(ctx: &Context, t: &AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult {
     let who = Pair { id: t.producer_id.0, epoch: t.producer_epoch };
     let added = if t.verify_only {
-        cluster.check_transaction_coordinator(ctx.node, &t.transactional_id)
+        ctx.shared.cluster().check_transaction_coordinator(ctx.node, &t.transactional_id)
     } else {
-        add(ctx, cluster, (&t.transactional_id, who), &partitions(&t.topics))
+        add(ctx, (&t.transactional_id, who), &partitions(&t.topics)).await
     };
+    let cluster = ctx.shared.cluster();
     let results = each(&t.topics, |p| {
         let verified = match added {
             Ok(()) if t.verify_only => cluster.transactions.verify(&t.transactional_id, who, p),
@@ -83,18 +88,20 @@ fn transaction(
         .with_topic_results(results)
 }
 
-fn add(
+async fn add(
     ctx: &Context,
-    cluster: &mut Cluster,
-    owner: (&str, Pair),
+    (id, who): (&str, Pair),
     partitions: &[TopicPartition],
 ) -> Result<(), ResponseError> {
-    let (id, who) = owner;
     if id.is_empty() {
         return Err(ResponseError::InvalidRequest);
     }
-    cluster.check_transaction_coordinator(ctx.node, id)?;
-    cluster.transactions.add_partitions(id, who, partitions, now_ms())
+    let append = {
+        let mut cluster = ctx.shared.cluster();
+        cluster.check_transaction_coordinator(ctx.node, id)?;
+        cluster.transactions.add_partitions(id, who, partitions, ctx.shared.now_ms())?
+    };
+    ctx.shared.appended(id, append).await
 }
 
 fn partitions(topics: &[AddPartitionsToTxnTopic]) -> Vec<TopicPartition> {

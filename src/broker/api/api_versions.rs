@@ -12,37 +12,52 @@ use super::text;
 use crate::broker::dispatch::Answer;
 use crate::broker::fault::Reaction;
 use crate::broker::frame::{self, Call, Unreadable};
+use crate::broker::journal::{Codes, Keys};
+use crate::broker::perform;
+use crate::broker::profile::Features;
+use crate::broker::server::cut;
 use crate::broker::shared::Context;
 use crate::wire::api::Api;
-use crate::wire::versions::{TransactionVersion, VersionRange};
+use crate::wire::versions::VersionRange;
 use kafka_protocol::error::ResponseError;
 
 /// The newest version whose body the codec knows.
 const NEWEST_BODY: i16 = 4;
-/// The epoch of the finalized features; they never change here.
-const FEATURES_EPOCH: i64 = 1;
 
-/// Answers the call, or does what the fault says.
-pub(crate) async fn answer(
-    ctx: &Context,
-    call: Call,
-    reaction: Option<Reaction>,
-) -> Result<Answer, Unreadable> {
-    if let Some(Reaction::Delay(by)) = reaction {
+/// Answers the call, or does what a fault says.
+pub(crate) async fn answer(ctx: &Context, call: Call) -> Result<Answer, Unreadable> {
+    let reaction = perform::reaction(ctx, &call, &Keys::default());
+    let number = perform::note(ctx, &call, &Keys::default(), reaction);
+    if let Some(Reaction::Delay(by) | Reaction::ApplyThenDelay(by) | Reaction::Freeze(by)) = reaction {
         tokio::time::sleep(by).await;
     }
     let range = ctx.shared.config.profile.range(Api::ApiVersions).ok_or(Unreadable)?;
     let (body, response) = match reaction {
-        Some(Reaction::Drop | Reaction::ApplyThenDrop) => return Ok(Answer::Close),
-        Some(Reaction::ErrorCode(code)) => {
+        Some(Reaction::ErrorCode(code) | Reaction::ApplyThenErrorCode(code)) => {
             (call.version.min(NEWEST_BODY), ApiVersionsResponse::default().with_error_code(code))
         }
-        Some(Reaction::Delay(_)) | None if range.contains(call.version) => {
-            (call.version.min(NEWEST_BODY), versions(ctx, &call)?)
-        }
-        Some(Reaction::Delay(_)) | None => (0, unsupported(range)),
+        _ if range.contains(call.version) => (call.version.min(NEWEST_BODY), versions(ctx, &call)?),
+        _ => (0, unsupported(range)),
     };
-    frame::response(&call, body, &response).map(Answer::Frame)
+    let frame = frame::response(&call, body, &response)?;
+    match reaction {
+        Some(Reaction::CutAnswer(bytes)) => Ok(Answer::Cut(cut(frame, bytes))),
+        Some(Reaction::Crash | Reaction::ApplyThenCrash) => {
+            ctx.shared.crash(ctx.node);
+            Ok(Answer::Close)
+        }
+        Some(
+            Reaction::Drop
+            | Reaction::ApplyThenDrop
+            | Reaction::CutRequest(_)
+            | Reaction::Hold(_)
+            | Reaction::HoldUntilDelivered,
+        ) => Ok(Answer::Close),
+        _ => {
+            ctx.shared.journal().answered(number, response.first_error());
+            Ok(Answer::Frame(frame))
+        }
+    }
 }
 
 fn unsupported(range: VersionRange) -> ApiVersionsResponse {
@@ -67,9 +82,13 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
     if call.version < 3 {
         return Ok(response);
     }
-    let mut response = response.with_finalized_features_epoch(FEATURES_EPOCH);
+    if profile.features == Features::Unknown {
+        return Ok(response);
+    }
+    let (level, epoch) = ctx.shared.cluster().transactions.features();
+    let mut response = response.with_finalized_features_epoch(epoch);
     let name = text("transaction.version");
-    let level = level_of(ctx.shared.cluster().transactions.server_version());
+    let level = level.level();
     // A feature at level 0 is not listed.
     if level > 0 {
         let finalized = FinalizedFeatureKey::default()
@@ -86,14 +105,6 @@ fn versions(ctx: &Context, call: &Call) -> Result<ApiVersionsResponse, Unreadabl
         response.supported_features = vec![supported];
     }
     Ok(response)
-}
-
-fn level_of(version: TransactionVersion) -> i16 {
-    match version {
-        TransactionVersion::V0 => 0,
-        TransactionVersion::V1 => 1,
-        TransactionVersion::V2 => 2,
-    }
 }
 
 /// `[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?`

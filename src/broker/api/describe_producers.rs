@@ -9,6 +9,7 @@ use kafka_protocol::messages::describe_producers_response::{
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
 
 use super::Handler;
+use crate::broker::access::Operation;
 use crate::broker::log::producers::Producer;
 use crate::broker::shared::Context;
 
@@ -20,7 +21,8 @@ impl Handler for DescribeProducersRequest {
         let topics = self.topics.iter().map(|topic| {
             let partitions = topic.partition_indexes.iter().map(|index| {
                 let response = PartitionResponse::default().with_partition_index(*index);
-                match cluster.held_by(ctx.node, &topic.name, *index) {
+                let allowed = ctx.may_topic(Operation::Read, &topic.name);
+                match allowed.and_then(|()| cluster.held_by(ctx.node, &topic.name, *index)) {
                     Ok(partition) => {
                         let producers = partition.log.producers().map(|(id, p)| described(id, p));
                         response.with_active_producers(producers.collect())

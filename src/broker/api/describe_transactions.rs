@@ -1,6 +1,7 @@
 //! DescribeTransactions, version 0.
 //!
 //! - Only the coordinator answers; an unknown or expired id is TRANSACTIONAL_ID_NOT_FOUND.
+//! - Partitions of topics that the client may not describe are left out.
 //! - While preparing, the partitions are those that still lack their marker.
 //! - The start time is kept until the next transaction begins; -1 after InitProducerId.
 
@@ -11,9 +12,11 @@ use kafka_protocol::messages::describe_transactions_response::{TopicData, Transa
 use kafka_protocol::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 
 use super::{Handler, text, topic_name, transactional_id};
+use crate::broker::access::Operation;
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Entry;
 use crate::broker::shared::Context;
+use crate::ids::TopicPartition;
 
 impl Handler for DescribeTransactionsRequest {
     type Response = DescribeTransactionsResponse;
@@ -21,7 +24,7 @@ impl Handler for DescribeTransactionsRequest {
     async fn handle(self, ctx: &Context, _version: i16) -> DescribeTransactionsResponse {
         let cluster = ctx.shared.cluster();
         let states = self.transactional_ids.iter().map(|id| match find(&cluster, ctx.node, id) {
-            Ok(entry) => described(id, entry),
+            Ok(entry) => described(ctx, id, entry),
             Err(error) => failed(id, error.code()),
         });
         DescribeTransactionsResponse::default().with_transaction_states(states.collect())
@@ -41,9 +44,10 @@ fn find<'a>(cluster: &'a Cluster, node: i32, id: &str) -> Result<&'a Entry, Resp
     cluster.transactions.entry(id).ok_or(ResponseError::TransactionalIdNotFound)
 }
 
-fn described(id: &str, entry: &Entry) -> TransactionState {
+fn described(ctx: &Context, id: &str, entry: &Entry) -> TransactionState {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-    for at in &entry.partitions {
+    let shown = |at: &&TopicPartition| ctx.may_topic(Operation::Describe, &at.topic).is_ok();
+    for at in entry.partitions.iter().filter(shown) {
         topics.entry(&at.topic).or_default().push(at.partition);
     }
     let topics = topics.into_iter().map(|(name, partitions)| {

@@ -14,14 +14,15 @@ use crate::broker::coordinator::Ended;
 use crate::broker::coordinator::entry::Pair;
 use crate::broker::log::marker::Outcome;
 use crate::broker::markers;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::profile::Quirk;
+use crate::broker::shared::Context;
 use crate::wire::versions::TransactionVersion;
 
 impl Handler for EndTxnRequest {
     type Response = EndTxnResponse;
 
     async fn handle(self, ctx: &Context, version: i16) -> EndTxnResponse {
-        match end(ctx, &self, version) {
+        match end(ctx, &self, version).await {
             Ok(pair) if version >= 5 => {
                 EndTxnResponse::default().with_producer_id(pair.id.into()).with_producer_epoch(pair.epoch)
             }
@@ -35,7 +36,7 @@ impl Handler for EndTxnRequest {
     }
 }
 
-fn end(ctx: &Context, request: &EndTxnRequest, version: i16) -> Result<Pair, ResponseError> {
+async fn end(ctx: &Context, request: &EndTxnRequest, version: i16) -> Result<Pair, ResponseError> {
     let id = request.transactional_id.as_str();
     if id.is_empty() {
         return Err(ResponseError::InvalidRequest);
@@ -46,13 +47,15 @@ fn end(ctx: &Context, request: &EndTxnRequest, version: i16) -> Result<Pair, Res
     let ended = {
         let mut cluster = ctx.shared.cluster();
         cluster.check_transaction_coordinator(ctx.node, id)?;
-        cluster.transactions.end_txn(id, who, (outcome, machine), now_ms())?
+        cluster.transactions.end_txn(id, who, (outcome, machine), ctx.shared.now_ms())?
     };
     match ended {
         Ended::Already(pair) => Ok(pair),
-        Ended::Prepared(pair) => {
+        Ended::Prepared(pair, append) => {
+            ctx.shared.appended(id, append).await?;
             markers::send(&ctx.shared, id);
-            Ok(pair)
+            let fails = ctx.shared.config.profile.has(Quirk::EndTxnUnknownServerError);
+            if fails { Err(ResponseError::UnknownServerError) } else { Ok(pair) }
         }
     }
 }

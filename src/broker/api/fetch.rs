@@ -17,8 +17,10 @@ use kafka_protocol::messages::fetch_response::{
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use super::Handler;
+use crate::broker::access::Operation;
 use crate::broker::cluster::Cluster;
-use crate::broker::log::Isolation;
+use crate::broker::log::{Aborted, Isolation};
+use crate::broker::profile::{Profile, Quirk};
 use crate::broker::shared::Context;
 use crate::ids::{TopicId, TopicName};
 
@@ -31,7 +33,7 @@ impl Handler for FetchRequest {
         }
         let mut changes = ctx.shared.changes();
         let ready = async {
-            while !is_ready(&mut ctx.shared.cluster(), ctx.node, &self, version) {
+            while !is_ready(&mut ctx.shared.cluster(), ctx, &self, version) {
                 if changes.changed().await.is_err() {
                     return;
                 }
@@ -40,7 +42,7 @@ impl Handler for FetchRequest {
         let patience = Duration::from_millis(u64::try_from(self.max_wait_ms).unwrap_or(0));
         // Out of patience is no failure: what there is goes back.
         let _ = tokio::time::timeout(patience, ready).await;
-        read(&mut ctx.shared.cluster(), ctx.node, &self, version)
+        read(&mut ctx.shared.cluster(), ctx, &self, version)
     }
 
     fn refuse(&self, version: i16, code: i16) -> FetchResponse {
@@ -66,15 +68,18 @@ fn name_of(cluster: &Cluster, topic: &FetchTopic, version: i16) -> Result<TopicN
 }
 
 /// Enough bytes, or something that went wrong?
-fn is_ready(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i16) -> bool {
+fn is_ready(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i16) -> bool {
     let isolation = Isolation::from_wire(request.isolation_level);
     let mut bytes = 0usize;
     for topic in &request.topics {
         let Ok(name) = name_of(cluster, topic, version) else {
             return true;
         };
+        if ctx.may_topic(Operation::Read, &name).is_err() {
+            return true;
+        }
         for wanted in &topic.partitions {
-            let Ok(partition) = cluster.led_by(node, &name, wanted.partition) else {
+            let Ok(partition) = cluster.led_by(ctx.node, &name, wanted.partition) else {
                 return true;
             };
             let log = &partition.log;
@@ -90,7 +95,7 @@ fn is_ready(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i
     bytes >= usize::try_from(request.min_bytes).unwrap_or(0)
 }
 
-fn read(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i16) -> FetchResponse {
+fn read(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i16) -> FetchResponse {
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut empty = true;
     let mut topics = Vec::new();
@@ -102,7 +107,7 @@ fn read(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i16) 
             let limit = usize::try_from(wanted.partition_max_bytes).unwrap_or(0).min(left);
             let limit = if limit == 0 && !empty { None } else { Some(limit) };
             let data = match &name {
-                Ok(name) => partition(cluster, (node, name), request.isolation_level, wanted, limit),
+                Ok(name) => partition(cluster, (ctx, name), request.isolation_level, wanted, limit),
                 Err(error) => failed(wanted.partition, error.code()),
             };
             // The leader's name came with version 12.
@@ -125,13 +130,17 @@ fn read(cluster: &mut Cluster, node: i32, request: &FetchRequest, version: i16) 
 
 fn partition(
     cluster: &mut Cluster,
-    at: (i32, &TopicName),
+    at: (&Context, &TopicName),
     isolation: i8,
     wanted: &FetchPartition,
     limit: Option<usize>,
 ) -> PartitionData {
-    let (node, name) = at;
+    let (ctx, name) = at;
+    let (node, profile) = (ctx.node, &ctx.shared.config.profile);
     let isolation = Isolation::from_wire(isolation);
+    if let Err(error) = ctx.may_topic(Operation::Read, name) {
+        return failed(wanted.partition, error.code());
+    }
     let partition = match cluster.led_by(node, name, wanted.partition) {
         Ok(partition) => partition,
         Err(error) => return misled(cluster, name, wanted.partition, error),
@@ -148,16 +157,32 @@ fn partition(
         Ok(read) => read,
         Err(error) => return failed(wanted.partition, error.code()),
     };
-    let aborted = read.aborted.iter().map(|a| {
-        AbortedTransaction::default().with_producer_id(a.producer_id.into()).with_first_offset(a.first_offset)
-    });
     PartitionData::default()
         .with_partition_index(wanted.partition)
         .with_high_watermark(log.high_watermark())
         .with_last_stable_offset(log.last_stable_offset())
         .with_log_start_offset(log.start_offset())
-        .with_aborted_transactions((isolation == Isolation::ReadCommitted).then(|| aborted.collect()))
+        .with_aborted_transactions(aborted_list(profile, isolation, &read.aborted))
         .with_records(Some(read.records))
+}
+
+/// The list for read_committed readers; others get none.
+fn aborted_list(
+    profile: &Profile,
+    isolation: Isolation,
+    aborted: &[Aborted],
+) -> Option<Vec<AbortedTransaction>> {
+    if isolation == Isolation::ReadUncommitted && !profile.has(Quirk::AbortedListForUncommitted) {
+        return None;
+    }
+    let listed = |a: &Aborted| {
+        AbortedTransaction::default().with_producer_id(a.producer_id.into()).with_first_offset(a.first_offset)
+    };
+    let mut list: Vec<_> = aborted.iter().map(listed).collect();
+    if profile.has(Quirk::AbortedListUnsorted) {
+        list.reverse();
+    }
+    Some(list)
 }
 
 fn is_stale(wanted: &FetchPartition, leader_epoch: i32) -> Option<ResponseError> {

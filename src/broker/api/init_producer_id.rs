@@ -9,16 +9,17 @@ use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
 use super::{Handler, fenced_since};
+use crate::broker::coordinator::Initialized;
 use crate::broker::coordinator::entry::Pair;
-use crate::broker::coordinator::init_producer_id::{Decision, Request};
+use crate::broker::coordinator::init_producer_id::Request;
 use crate::broker::markers;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 
 impl Handler for InitProducerIdRequest {
     type Response = InitProducerIdResponse;
 
     async fn handle(self, ctx: &Context, version: i16) -> InitProducerIdResponse {
-        match init(ctx, &self) {
+        match init(ctx, &self).await {
             Ok(pair) => InitProducerIdResponse::default()
                 .with_producer_id(pair.id.into())
                 .with_producer_epoch(pair.epoch),
@@ -34,27 +35,31 @@ impl Handler for InitProducerIdRequest {
     }
 }
 
-fn init(ctx: &Context, request: &InitProducerIdRequest) -> Result<Pair, ResponseError> {
+async fn init(ctx: &Context, request: &InitProducerIdRequest) -> Result<Pair, ResponseError> {
     let expected = match (request.producer_id.0, request.producer_epoch) {
         (-1, -1) => None,
         (id, epoch) if id >= 0 && epoch >= 0 => Some(Pair { id, epoch }),
         _ => return Err(ResponseError::InvalidRequest),
     };
-    let mut cluster = ctx.shared.cluster();
     let Some(id) = &request.transactional_id else {
-        return Ok(Pair { id: cluster.transactions.new_producer_id(), epoch: 0 });
+        return Ok(Pair { id: ctx.shared.cluster().transactions.new_producer_id(), epoch: 0 });
     };
-    if !id.is_empty() {
-        cluster.check_transaction_coordinator(ctx.node, id)?;
-    }
     let wanted = Request { expected, timeout_ms: request.transaction_timeout_ms };
-    let decision = cluster.transactions.init_producer_id(id, wanted, now_ms())?;
-    drop(cluster);
-    match decision {
-        Decision::Ready(pair) => Ok(pair),
-        Decision::Fence => {
+    match begin(ctx, id, wanted)? {
+        Initialized::Ready(pair, append) => ctx.shared.appended(id, append).await.map(|()| pair),
+        Initialized::Fenced(append) => {
+            ctx.shared.appended(id, append).await?;
             markers::send(&ctx.shared, id);
             Err(ResponseError::ConcurrentTransactions)
         }
+        Initialized::Fencing => Err(ResponseError::ConcurrentTransactions),
     }
+}
+
+fn begin(ctx: &Context, id: &str, wanted: Request) -> Result<Initialized, ResponseError> {
+    let mut cluster = ctx.shared.cluster();
+    if !id.is_empty() {
+        cluster.check_transaction_coordinator(ctx.node, id)?;
+    }
+    cluster.transactions.init_producer_id(id, wanted, ctx.shared.now_ms())
 }

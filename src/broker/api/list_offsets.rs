@@ -12,6 +12,7 @@ use kafka_protocol::messages::list_offsets_response::{
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
 use super::Handler;
+use crate::broker::access::Operation;
 use crate::broker::cluster::Cluster;
 use crate::broker::log::Isolation;
 use crate::broker::shared::Context;
@@ -30,7 +31,7 @@ impl Handler for ListOffsetsRequest {
         let isolation = Isolation::from_wire(self.isolation_level);
         let topics = self.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|wanted| {
-                found(&mut cluster, (ctx.node, &topic.name), wanted, isolation)
+                found(&mut cluster, (ctx, &topic.name), wanted, isolation)
                     .map(|found| if version < 4 { found.with_leader_epoch(-1) } else { found })
                     .unwrap_or_else(|error| failed(wanted.partition_index, error.code()))
             });
@@ -54,11 +55,13 @@ impl Handler for ListOffsetsRequest {
 
 fn found(
     cluster: &mut Cluster,
-    at: (i32, &str),
+    at: (&Context, &str),
     wanted: &ListOffsetsPartition,
     isolation: Isolation,
 ) -> Result<ListOffsetsPartitionResponse, ResponseError> {
-    let partition = cluster.led_by(at.0, at.1, wanted.partition_index)?;
+    let (ctx, topic) = at;
+    ctx.may_topic(Operation::Describe, topic)?;
+    let partition = cluster.led_by(ctx.node, topic, wanted.partition_index)?;
     let log = &partition.log;
     let end = log.end_for(isolation);
     let (offset, timestamp) = match wanted.timestamp {

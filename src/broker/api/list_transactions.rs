@@ -1,6 +1,6 @@
 //! ListTransactions, versions 0 to 2.
 //!
-//! - A node lists the ids that it coordinates, in every state.
+//! - A node lists the ids that it coordinates and the client may describe, in every state.
 //! - State names are case sensitive; unknown ones come back in `UnknownStateFilters`.
 //! - Duration (version 1): now - start exceeds it; `Empty` ids always pass, as their start is -1.
 //! - Pattern (version 2): RE2 syntax, the whole id must match; a bad one is INVALID_REGULAR_EXPRESSION.
@@ -11,8 +11,9 @@ use kafka_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse
 use regex_lite::Regex;
 
 use super::{Handler, text, transactional_id};
+use crate::broker::access::{Operation, Resource};
 use crate::broker::coordinator::entry::Entry;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 
 const STATES: [&str; 8] = [
     "Empty",
@@ -34,11 +35,12 @@ impl Handler for ListTransactionsRequest {
             Err(error) => return self.refuse(version, error.code()),
         };
         let cluster = ctx.shared.cluster();
-        let now = now_ms();
+        let now = ctx.shared.now_ms();
         let states = cluster.transactions.entries().filter(|(id, entry)| {
             cluster.transaction_coordinator(id).is_some_and(|(node, _)| node == ctx.node)
                 && pattern.as_ref().is_none_or(|p| p.is_match(id))
                 && passes(&self, entry, now)
+                && ctx.may(Operation::Describe, Resource::TransactionalId((*id).to_owned())).is_ok()
         });
         let states = states.map(|(id, entry)| {
             TransactionState::default()

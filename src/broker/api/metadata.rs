@@ -15,6 +15,7 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 
 use super::{Handler, create_topics, text, topic_id, topic_name};
+use crate::broker::access::Operation;
 use crate::broker::cluster::{Cluster, NewTopic};
 use crate::broker::config::UnknownTopics;
 use crate::broker::shared::Context;
@@ -28,7 +29,9 @@ impl Handler for MetadataRequest {
         let mut cluster = ctx.shared.cluster();
         let all = self.topics.as_ref().is_none_or(|topics| version == 0 && topics.is_empty());
         let topics = if all {
-            cluster.topics.iter().map(|(name, topic)| described(&cluster, name, topic)).collect()
+            let shown = |name: &str| ctx.may_topic(Operation::Describe, name).is_ok();
+            let topics = cluster.topics.iter().filter(|(name, _)| shown(name));
+            topics.map(|(name, topic)| described(&cluster, name, topic)).collect()
         } else {
             let create = version < 4 || self.allow_auto_topic_creation;
             let create = create && ctx.shared.config.unknown_topics == UnknownTopics::Created;
@@ -73,6 +76,11 @@ fn asked(
         let code = ResponseError::UnknownTopicId.code();
         return MetadataResponseTopic::default().with_error_code(code).with_topic_id(wanted.topic_id);
     };
+    if let Err(error) = ctx.may_topic(Operation::Describe, &name) {
+        return MetadataResponseTopic::default()
+            .with_name(Some(topic_name(&name)))
+            .with_error_code(error.code());
+    }
     if cluster.topics.named(&name).is_none() && create && create_topics::is_topic_name(&name) {
         let assignment =
             cluster.spread(ctx.shared.config.default_partitions, ctx.shared.config.replication());

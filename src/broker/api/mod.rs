@@ -22,6 +22,7 @@ mod offset_commit;
 mod offset_fetch;
 mod produce;
 mod produce_txn;
+mod sasl;
 mod txn_offset_commit;
 pub(crate) mod write_txn_markers;
 
@@ -43,6 +44,11 @@ pub(crate) trait Handler: Sized + Send {
 
     /// The response that says `code` in all places that can carry one.
     fn refuse(&self, version: i16, code: i16) -> Self::Response;
+
+    /// The version that the response is written in: that of the request, but where the codec knows none so new.
+    fn response_version(version: i16) -> i16 {
+        version
+    }
 
     /// True when no response may be sent.
     fn is_silent(&self) -> bool {

@@ -16,9 +16,10 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
+use crate::broker::access::Operation;
 use crate::broker::cluster::Cluster;
 use crate::broker::log::{AppendRules, Appended, marker};
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 use crate::ids::{TopicId, TopicName, TopicPartition};
 use crate::wire::batch::Batch;
 
@@ -110,6 +111,7 @@ async fn produce(
     if batch.header().codec() > ZSTD || (batch.header().codec() == ZSTD && version < 7) {
         return Err(ResponseError::UnsupportedCompressionType);
     }
+    ctx.may_topic(Operation::Write, topic)?;
     let at = TopicPartition::new(topic.clone(), data.index);
     let owner = request.transactional_id.as_ref().map(|id| id.as_str());
     let mut waits = produce_txn::Waits::new(version);
@@ -118,6 +120,9 @@ async fn produce(
         let outcome = append(&mut ctx.shared.cluster(), ctx, call, &at, &batch);
         match outcome {
             Err(ResponseError::ConcurrentTransactions) if waits.again() => waits.sleep().await,
+            Err(ResponseError::InvalidProducerEpoch) if batch.header().is_transactional() => {
+                return Err(produce_txn::fenced(&ctx.shared.config.profile));
+            }
             outcome => return outcome,
         }
     }
@@ -142,8 +147,9 @@ fn append(
     if acks == ALL && in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
         return Err(ResponseError::NotEnoughReplicas);
     }
-    let append_time_ms = topic.stamps_append_time().then(now_ms);
-    if append_time_ms.is_none() && batch.header().max_timestamp > topic.latest_timestamp(now_ms()) {
+    let now_ms = cluster.clock.now_ms();
+    let append_time_ms = topic.stamps_append_time().then_some(now_ms);
+    if append_time_ms.is_none() && batch.header().max_timestamp > topic.latest_timestamp(now_ms) {
         return Err(ResponseError::InvalidTimestamp);
     }
     let add = ImplicitAdd::of(version);
@@ -188,7 +194,8 @@ fn name_late(
     data: &PartitionProduceData,
     response: PartitionProduceResponse,
 ) -> PartitionProduceResponse {
-    let latest = ctx.shared.cluster().topics.named(topic).map_or(i64::MAX, |t| t.latest_timestamp(now_ms()));
+    let now_ms = ctx.shared.now_ms();
+    let latest = ctx.shared.cluster().topics.named(topic).map_or(i64::MAX, |t| t.latest_timestamp(now_ms));
     let batch = data.records.as_ref().and_then(|records| marker::produced(records).ok());
     let records = batch.and_then(|batch| batch.records().ok()).into_iter().flatten();
     let late = (0..).zip(records).filter(|(_, record)| record.as_ref().is_ok_and(|r| r.timestamp > latest));

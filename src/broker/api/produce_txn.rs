@@ -14,8 +14,7 @@ use kafka_protocol::error::ResponseError;
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
 use crate::broker::log::producers::FirstSequence;
-use crate::broker::profile::Verification;
-use crate::broker::shared::now_ms;
+use crate::broker::profile::{Profile, Quirk, Verification};
 use crate::ids::TopicPartition;
 use crate::wire::batch::Batch;
 
@@ -77,8 +76,9 @@ pub(super) fn admit(
     if cluster.transaction_coordinator(owner).is_none() {
         return Err(ResponseError::CoordinatorNotAvailable);
     }
+    let now_ms = cluster.clock.now_ms();
     match add {
-        ImplicitAdd::Yes => cluster.transactions.add_implicitly(owner, who, at, now_ms()),
+        ImplicitAdd::Yes => cluster.transactions.add_implicitly(owner, who, at, now_ms),
         ImplicitAdd::No => cluster.transactions.verify(owner, who, at),
     }
 }
@@ -93,6 +93,15 @@ pub(super) fn as_leader_says(error: ResponseError, version: i16) -> ResponseErro
             ResponseError::NotEnoughReplicas
         }
         other => other,
+    }
+}
+
+/// What a batch of a fenced epoch is answered.
+pub(super) fn fenced(profile: &Profile) -> ResponseError {
+    if profile.has(Quirk::FencedBatchIsInvalidState) {
+        ResponseError::InvalidTxnState
+    } else {
+        ResponseError::InvalidProducerEpoch
     }
 }
 

@@ -17,7 +17,7 @@ use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
 use crate::broker::groups::Committed;
 use crate::broker::offsets_log;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 use crate::ids::{Identity, TopicPartition};
 
 /// The first version that adds the group to the transaction.
@@ -69,7 +69,8 @@ fn commit(
         return Err(ResponseError::CoordinatorNotAvailable);
     }
     if version >= IMPLICIT_ADD {
-        cluster.transactions.add_implicitly(id, who, &at, now_ms())?;
+        let now_ms = cluster.clock.now_ms();
+        cluster.transactions.add_implicitly(id, who, &at, now_ms)?;
     } else {
         cluster.transactions.verify(id, who, &at)?;
     }
@@ -77,7 +78,8 @@ fn commit(
     if offsets.is_empty() {
         return Ok(());
     }
-    let batch = offsets_log::batch(Identity::new(who.id, who.epoch), group, &offsets, now_ms())?;
+    let now_ms = cluster.clock.now_ms();
+    let batch = offsets_log::batch(Identity::new(who.id, who.epoch), group, &offsets, now_ms)?;
     let partition = cluster.led_by(node, &at.topic, at.partition)?;
     let leader_epoch = partition.leader_epoch;
     partition.log.append_for_group(&batch, leader_epoch)?;

@@ -17,7 +17,7 @@ use crate::broker::cluster::Cluster;
 use crate::broker::frame::{self, Call, Unreadable};
 use crate::broker::log::marker::{Marker, Outcome};
 use crate::broker::markers;
-use crate::broker::shared::{Context, now_ms};
+use crate::broker::shared::Context;
 use crate::ids::TopicPartition;
 use crate::wire::cursor::{Cursor, Fault};
 
@@ -47,12 +47,20 @@ impl Handler for Markers {
         response
     }
 
+    fn response_version(_version: i16) -> i16 {
+        1 // both have the same response
+    }
+
     fn refuse(&self, _version: i16, code: i16) -> WriteTxnMarkersResponse {
         self.answer(|_, _, _| code)
     }
 }
 
 impl Markers {
+    pub(crate) fn markers(&self) -> impl Iterator<Item = &WritableTxnMarker> {
+        self.0.iter().map(|(marker, _)| marker)
+    }
+
     fn answer(
         &self,
         mut code: impl FnMut(&WritableTxnMarker, i8, &TopicPartition) -> i16,
@@ -89,10 +97,8 @@ fn to_write(marker: &WritableTxnMarker, transaction_version: i8) -> Marker {
 }
 
 fn write(cluster: &mut Cluster, node: i32, marker: &Marker, at: &TopicPartition) -> i16 {
-    let written = cluster.led_by(node, &at.topic, at.partition).and_then(|partition| {
-        let epoch = partition.leader_epoch;
-        partition.log.append_marker(marker, epoch, now_ms())
-    });
+    let led = cluster.led_by(node, &at.topic, at.partition).map(|_| ());
+    let written = led.and_then(|()| cluster.mark(at, marker));
     if written.is_ok() {
         markers::end_offsets(cluster, at, marker);
     }

@@ -5,9 +5,16 @@ use kafka_protocol::error::ResponseError;
 use super::entry::{Entry, Pair, State};
 use crate::ids::TopicPartition;
 
+/// When a request that meets a pending transition learns of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PendingAdd {
+    /// Kafka 4: before producer id and epoch are looked at.
+    BeforePair,
+    /// Kafka 3: after that.
+    AfterPair,
+}
+
 /// Adds partitions, beginning a transaction if none is open.
-///
-/// Order of checks as in Kafka 4: pending first, then producer id and epoch.
 ///
 /// # Errors
 /// CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
@@ -15,12 +22,16 @@ pub(crate) fn add(
     entry: &mut Entry,
     who: Pair,
     partitions: &[TopicPartition],
+    order: PendingAdd,
     now_ms: i64,
 ) -> Result<(), ResponseError> {
-    if entry.is_pending() {
+    if order == PendingAdd::BeforePair && entry.is_pending() {
         return Err(ResponseError::ConcurrentTransactions);
     }
     same_pair(entry, who)?;
+    if entry.is_pending() {
+        return Err(ResponseError::ConcurrentTransactions);
+    }
     let known = entry.state == State::Ongoing && partitions.iter().all(|p| entry.partitions.contains(p));
     if !known {
         entry.add(partitions.iter().cloned(), now_ms);

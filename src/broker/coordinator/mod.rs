@@ -8,12 +8,16 @@ pub(crate) mod entry;
 pub(crate) mod init_producer_id;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transit;
 
 use std::collections::BTreeMap;
 
 use kafka_protocol::error::ResponseError;
 
-use self::entry::{Entry, Pair, State};
+use self::add_partitions::PendingAdd;
+use self::end_txn::AfterAbort;
+use self::entry::{Bumps, Entry, Pair, Pending};
+use self::transit::{Appended, Log};
 use super::log::marker::Outcome;
 use crate::ids::TopicPartition;
 use crate::wire::versions::TransactionVersion;
@@ -23,31 +27,57 @@ use crate::wire::versions::TransactionVersion;
 pub(crate) struct Coordinator {
     entries: BTreeMap<String, Entry>,
     next_producer_id: i64,
-    max_timeout_ms: i32,
-    server_version: TransactionVersion,
+    rules: Rules,
+    /// How often the finalized features changed.
+    features_epoch: i64,
+    log: Log,
 }
 
-/// What EndTxn answers, and whether markers are to be sent now.
+/// What differs between configurations and releases.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// `transaction.max.timeout.ms`.
+    pub(crate) max_timeout_ms: i32,
+    /// The finalized level of `transaction.version`.
+    pub(crate) level: TransactionVersion,
+    pub(crate) after_abort: AfterAbort,
+    pub(crate) fence_bumps: Bumps,
+    pub(crate) pending_add: PendingAdd,
+}
+
+/// What EndTxn answers, and whether markers are to be sent then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// A repeated request.
     Already(Pair),
-    /// The end is prepared: send the markers.
-    Prepared(Pair),
+    /// The end is prepared: once that is appended, send the markers.
+    Prepared(Pair, Appended),
+}
+
+/// What InitProducerId answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Initialized {
+    /// This pair, once that is appended.
+    Ready(Pair, Appended),
+    /// CONCURRENT_TRANSACTIONS: an open transaction is being aborted. Once that is appended, send its markers.
+    Fenced(Appended),
+    /// The same, and the fence waits before it becomes an abort.
+    Fencing,
 }
 
 impl Coordinator {
-    pub(crate) fn new(max_timeout_ms: i32, server_version: TransactionVersion) -> Self {
-        Self { entries: BTreeMap::new(), next_producer_id: 0, max_timeout_ms, server_version }
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { entries: BTreeMap::new(), next_producer_id: 0, rules, features_epoch: 1, log: Log::default() }
     }
 
-    /// The finalized level of `transaction.version`.
-    pub(crate) fn server_version(&self) -> TransactionVersion {
-        self.server_version
+    /// The finalized level of `transaction.version`, and the epoch of the features.
+    pub(crate) fn features(&self) -> (TransactionVersion, i64) {
+        (self.rules.level, self.features_epoch)
     }
 
-    pub(crate) fn set_server_version(&mut self, level: TransactionVersion) {
-        self.server_version = level;
+    pub(crate) fn set_level(&mut self, level: TransactionVersion) {
+        self.rules.level = level;
+        self.features_epoch += 1;
     }
 
     /// A producer id that was never given out.
@@ -69,24 +99,15 @@ impl Coordinator {
         self.entries.iter().map(|(id, entry)| (id.as_str(), entry))
     }
 
-    /// Forgets an id, as `transactional.id.expiration.ms` does: `Empty` and `Complete` ones only.
-    pub(crate) fn expire(&mut self, id: &str) -> bool {
-        let idle = |e: &Entry| e.state != State::Ongoing && !e.is_pending();
-        self.entries.get(id).is_some_and(idle) && self.entries.remove(id).is_some()
-    }
-
     /// Raises an idle id's epoch to the one before `epoch`.
     pub(crate) fn wear_out(&mut self, id: &str, epoch: i16) -> bool {
-        let Some(entry) = self.entries.get_mut(id).filter(|e| e.state != State::Ongoing && !e.is_pending())
-        else {
-            return false;
-        };
+        let Some(entry) = self.entries.get_mut(id).filter(|e| e.is_idle()) else { return false };
         entry.pair.epoch = entry.pair.epoch.max(epoch.saturating_sub(1));
         entry.last_epoch = -1;
         true
     }
 
-    /// InitProducerId; `Fence` was carried out already, so that markers are to be sent.
+    /// InitProducerId.
     ///
     /// # Errors
     /// The code to answer.
@@ -95,25 +116,37 @@ impl Coordinator {
         id: &str,
         request: init_producer_id::Request,
         now_ms: i64,
-    ) -> Result<init_producer_id::Decision, ResponseError> {
+    ) -> Result<Initialized, ResponseError> {
         if id.is_empty() {
             return Err(ResponseError::InvalidRequest);
         }
-        if request.timeout_ms <= 0 || request.timeout_ms > self.max_timeout_ms {
+        if request.timeout_ms <= 0 || request.timeout_ms > self.rules.max_timeout_ms {
             return Err(ResponseError::InvalidTransactionTimeout);
         }
         if !self.entries.contains_key(id) {
             let fresh = Entry::fresh(self.new_producer_id(), request.timeout_ms, now_ms);
             self.entries.insert(id.to_owned(), fresh);
         }
-        let (Some(entry), next) = (self.entries.get_mut(id), &mut self.next_producer_id) else {
+        let (Some(entry), next) = (self.entries.get(id), &mut self.next_producer_id) else {
             return Err(ResponseError::UnknownServerError);
         };
-        let decision = init_producer_id::init(entry, request, || take(next), now_ms)?;
-        if decision == init_producer_id::Decision::Fence {
-            entry.fence(self.server_version, || take(next), now_ms);
+        let mut entry = entry.clone();
+        match init_producer_id::init(&mut entry, request, || take(next), now_ms)? {
+            init_producer_id::Decision::Ready(pair) => Ok(Initialized::Ready(pair, self.append(id, entry))),
+            init_producer_id::Decision::Fence if self.log.holds_fences() => {
+                self.set_pending(id, Pending::EpochFence);
+                Ok(Initialized::Fencing)
+            }
+            init_producer_id::Decision::Fence => Ok(Initialized::Fenced(self.fence(id, now_ms))),
         }
-        Ok(decision)
+    }
+
+    /// Aborts what is open under an id, with a raised epoch.
+    fn fence(&mut self, id: &str, now_ms: i64) -> Appended {
+        let Some(mut entry) = self.entries.get(id).cloned() else { return Appended::Now };
+        let (rules, next) = (self.rules, &mut self.next_producer_id);
+        entry.fence(rules.level, rules.fence_bumps, || take(next), now_ms);
+        self.append(id, entry)
     }
 
     /// EndTxn.
@@ -129,23 +162,24 @@ impl Coordinator {
     ) -> Result<Ended, ResponseError> {
         let (outcome, version) = end;
         let refuses = self.refuses(version);
-        let (entry, next) = (self.entries.get_mut(id), &mut self.next_producer_id);
-        let entry = entry.ok_or(ResponseError::InvalidProducerIdMapping)?;
-        match end_txn::decide(entry, who, outcome, version)? {
+        let (entry, next) = (self.entries.get(id), &mut self.next_producer_id);
+        let mut entry = entry.ok_or(ResponseError::InvalidProducerIdMapping)?.clone();
+        match end_txn::decide(&entry, who, outcome, (version, self.rules.after_abort))? {
             end_txn::Decision::Repeated => Ok(Ended::Already(entry.pair)),
             end_txn::Decision::Prepare if refuses => {
-                entry.stuck = true;
+                self.set_pending(id, Pending::Stuck);
                 Err(ResponseError::UnsupportedVersion)
             }
             end_txn::Decision::Prepare => {
-                Ok(Ended::Prepared(entry.prepare(outcome, version, || take(next), now_ms)))
+                let pair = entry.prepare(outcome, version, || take(next), now_ms);
+                Ok(Ended::Prepared(pair, self.append(id, entry)))
             }
         }
     }
 
     /// The log format of level 0 cannot hold what a request of level 2 asks for.
     fn refuses(&self, version: TransactionVersion) -> bool {
-        version == TransactionVersion::V2 && self.server_version == TransactionVersion::V0
+        version == TransactionVersion::V2 && self.rules.level == TransactionVersion::V0
     }
 
     /// The implicit add of Produce 12 and TxnOffsetCommit 5: as [`Self::add_partitions`], for transactions V2.
@@ -159,17 +193,18 @@ impl Coordinator {
         partition: &TopicPartition,
         now_ms: i64,
     ) -> Result<(), ResponseError> {
-        let before = self.entries.get(id).cloned();
-        self.add_partitions(id, who, std::slice::from_ref(partition), now_ms)?;
-        match (self.entries.get_mut(id), before) {
-            (Some(entry), Some(before))
-                if *entry != before && self.server_version == TransactionVersion::V0 =>
-            {
-                *entry = Entry { stuck: true, ..before };
-                Err(ResponseError::UnsupportedVersion)
-            }
-            _ => Ok(()),
+        let entry = self.entries.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let mut next = entry.clone();
+        add_partitions::add(&mut next, who, std::slice::from_ref(partition), PendingAdd::BeforePair, now_ms)?;
+        if next.appends == entry.appends {
+            return Ok(());
         }
+        if self.rules.level == TransactionVersion::V0 {
+            self.set_pending(id, Pending::Stuck);
+            return Err(ResponseError::UnsupportedVersion);
+        }
+        self.entries.insert(id.to_owned(), next);
+        Ok(())
     }
 
     /// AddPartitionsToTxn and AddOffsetsToTxn.
@@ -182,9 +217,12 @@ impl Coordinator {
         who: Pair,
         partitions: &[TopicPartition],
         now_ms: i64,
-    ) -> Result<(), ResponseError> {
-        let entry = self.entries.get_mut(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
-        add_partitions::add(entry, who, partitions, now_ms)
+    ) -> Result<Appended, ResponseError> {
+        let entry = self.entries.get(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let mut next = entry.clone();
+        add_partitions::add(&mut next, who, partitions, self.rules.pending_add, now_ms)?;
+        let grown = next.appends != entry.appends;
+        Ok(if grown { self.append(id, next) } else { Appended::Now })
     }
 
     /// Whether `partition` was added to the open transaction of `who`.
@@ -202,25 +240,10 @@ impl Coordinator {
     }
 
     /// Fences every transaction whose timeout has passed and for which `acts` is true; tells their ids.
-    pub(crate) fn sweep(&mut self, now_ms: i64, acts: impl Fn(&str) -> bool) -> Vec<String> {
-        let (version, next) = (self.server_version, &mut self.next_producer_id);
-        let mut fenced = Vec::new();
-        for (id, entry) in &mut self.entries {
-            if entry.has_timed_out(now_ms) && acts(id) {
-                entry.fence(version, || take(next), now_ms);
-                fenced.push(id.clone());
-            }
-        }
-        fenced
-    }
-
-    /// What a new leader of the transaction log does not find there: who may repeat an InitProducerId, and
-    /// transitions that failed half way.
-    pub(crate) fn reloaded(&mut self, moved: impl Fn(&str) -> bool) {
-        for (_, entry) in self.entries.iter_mut().filter(|(id, _)| moved(id)) {
-            entry.last_epoch = -1;
-            entry.stuck = false;
-        }
+    pub(crate) fn sweep(&mut self, now_ms: i64, acts: impl Fn(&str) -> bool) -> Vec<(String, Appended)> {
+        let due = self.entries.iter().filter(|(id, entry)| entry.has_timed_out(now_ms) && acts(id));
+        let due: Vec<String> = due.map(|(id, _)| id.clone()).collect();
+        due.into_iter().map(|id| (id.clone(), self.fence(&id, now_ms))).collect()
     }
 }
 

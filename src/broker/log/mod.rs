@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::error::ResponseError;
 
 use self::marker::{Marker, Outcome};
-use self::producers::{FirstSequence, Producer};
+use self::producers::{FirstSequence, Producer, RepeatedMarker};
 use crate::record::StoredRecord;
 use crate::wire::batch::Batch;
 
@@ -55,6 +55,7 @@ pub(crate) struct Appended {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Read {
     pub(crate) records: Bytes,
+    /// The transactions that were aborted in there.
     pub(crate) aborted: Vec<Aborted>,
 }
 
@@ -65,6 +66,14 @@ pub(crate) struct AppendRules {
     pub(crate) first_sequence: FirstSequence,
     /// Now, when the topic stamps batches with the broker's time.
     pub(crate) append_time_ms: Option<i64>,
+}
+
+/// How a marker is to be appended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MarkerRules {
+    pub(crate) leader_epoch: i32,
+    pub(crate) repeated: RepeatedMarker,
+    pub(crate) now_ms: i64,
 }
 
 /// One partition's log.
@@ -165,16 +174,11 @@ impl PartitionLog {
     ///
     /// # Errors
     /// INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
-    pub(crate) fn append_marker(
-        &mut self,
-        marker: &Marker,
-        leader_epoch: i32,
-        now_ms: i64,
-    ) -> Result<(), ResponseError> {
+    pub(crate) fn append_marker(&mut self, marker: &Marker, rules: MarkerRules) -> Result<(), ResponseError> {
         let producer = self.producers.entry(marker.producer_id).or_default();
-        producer.check_marker(marker)?;
-        let closed = producer.marked(marker, now_ms);
-        let stored = self.placed(&marker.batch(now_ms)?, leader_epoch, None)?;
+        producer.check_marker(marker, rules.repeated)?;
+        let closed = producer.marked(marker, rules.now_ms);
+        let stored = self.placed(&marker.batch(rules.now_ms)?, rules.leader_epoch, None)?;
         if let (Some(first_offset), Outcome::Abort) = (closed, marker.outcome) {
             let last_offset = stored.header().base_offset;
             self.aborted.push(Aborted { producer_id: marker.producer_id, first_offset, last_offset });
@@ -216,10 +220,8 @@ impl PartitionLog {
             bytes += batch.bytes().len();
             taken.push(batch);
         }
-        let aborted = match (isolation, taken.last()) {
-            (Isolation::ReadCommitted, Some(last)) => self.aborted_within(from, last.header().last_offset()),
-            _ => Vec::new(),
-        };
+        let last = taken.last().map(|last| last.header().last_offset());
+        let aborted = last.map_or_else(Vec::new, |last| self.aborted_within(from, last));
         Ok(Read { records: joined(&taken, bytes), aborted })
     }
 

@@ -10,6 +10,15 @@ use crate::wire::batch::BatchHeader;
 /// How many batches are remembered for duplicate detection (Kafka's `NUM_BATCHES_TO_RETAIN`).
 const REMEMBERED_BATCHES: usize = 5;
 
+/// What becomes of a V2 marker with the epoch that the partition has already, when nothing is open there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepeatedMarker {
+    /// It is written once more (KAFKA-19999).
+    Taken,
+    /// It is refused.
+    Refused,
+}
+
 /// What a first batch without remembered state may start at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstSequence {
@@ -126,12 +135,15 @@ impl Producer {
 
     /// May this marker be appended?
     ///
-    /// A version 2 marker must carry an epoch above the last one; the same epoch is a retry, which is welcome when
-    /// nothing is open (KAFKA-19999).
-    pub(crate) fn check_marker(&self, marker: &Marker) -> Result<(), ResponseError> {
+    /// A version 2 marker must carry an epoch above the last one; the same epoch is a retry, when nothing is open.
+    pub(crate) fn check_marker(
+        &self,
+        marker: &Marker,
+        repeated: RepeatedMarker,
+    ) -> Result<(), ResponseError> {
+        let may_repeat = repeated == RepeatedMarker::Taken && self.open_from.is_none();
         let stale = if marker.transaction_version >= 2 {
-            marker.producer_epoch < self.epoch
-                || (marker.producer_epoch == self.epoch && self.open_from.is_some())
+            marker.producer_epoch < self.epoch || (marker.producer_epoch == self.epoch && !may_repeat)
         } else {
             marker.producer_epoch < self.epoch
         };

@@ -7,6 +7,8 @@ use kafka_protocol::error::ResponseError::*;
 const RULES: AppendRules =
     AppendRules { leader_epoch: 4, first_sequence: FirstSequence::Any, append_time_ms: None };
 
+const MARKERS: MarkerRules = MarkerRules { leader_epoch: 4, repeated: RepeatedMarker::Taken, now_ms: 1000 };
+
 fn append(log: &mut PartitionLog, batch: &Batch) -> Result<i64, ResponseError> {
     log.append(batch, RULES).map(|appended| appended.base_offset)
 }
@@ -22,7 +24,7 @@ fn marker(id: i64, epoch: i16, outcome: Outcome, version: i8) -> Marker {
 }
 
 fn end(log: &mut PartitionLog, id: i64, epoch: i16, outcome: Outcome) -> Result<(), ResponseError> {
-    log.append_marker(&marker(id, epoch, outcome, 1), 4, 1000)
+    log.append_marker(&marker(id, epoch, outcome, 1), MARKERS)
 }
 
 fn producer(log: &PartitionLog, id: i64) -> Producer {
@@ -59,7 +61,7 @@ fn read_committed_ends_at_the_last_stable_offset() {
     let committed = log.read(0, Isolation::ReadCommitted, usize::MAX).unwrap();
     let all = log.read(0, Isolation::ReadUncommitted, usize::MAX).unwrap();
     assert_eq!(all.records.len() - committed.records.len(), data(2, 0, 0, 1).bytes().len());
-    assert!(all.aborted.is_empty());
+    assert!(committed.aborted.is_empty());
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn v1_markers_keep_the_sequences_and_v2_markers_forget_them() {
     end(&mut log, 1, 0, Outcome::Commit).unwrap();
     assert_eq!(append(&mut log, &data(1, 0, 0, 2)), Ok(0), "a restart at 0 is taken for a duplicate");
     assert_eq!(append(&mut log, &data(1, 0, 2, 1)), Ok(3));
-    log.append_marker(&marker(1, 1, Outcome::Commit, 2), 4, 1000).unwrap();
+    log.append_marker(&marker(1, 1, Outcome::Commit, 2), MARKERS).unwrap();
     assert_eq!(producer(&log, 1).last_sequence(), -1);
     assert_eq!(append(&mut log, &data(1, 0, 3, 1)), Err(InvalidProducerEpoch));
     assert_eq!(append(&mut log, &data(1, 1, 0, 1)), Ok(5));
@@ -152,7 +154,7 @@ fn a_v2_marker_needs_a_higher_epoch_while_something_is_open() {
     let mut log = PartitionLog::default();
     append(&mut log, &data(1, 5, 0, 1)).unwrap();
     let write =
-        |log: &mut PartitionLog, epoch| log.append_marker(&marker(1, epoch, Outcome::Commit, 2), 4, 1000);
+        |log: &mut PartitionLog, epoch| log.append_marker(&marker(1, epoch, Outcome::Commit, 2), MARKERS);
     assert_eq!(write(&mut log, 5), Err(InvalidProducerEpoch));
     write(&mut log, 6).unwrap();
     write(&mut log, 6).unwrap();
@@ -166,7 +168,7 @@ fn markers_of_an_older_coordinator_are_fenced() {
     append(&mut log, &data(1, 0, 0, 1)).unwrap();
     end(&mut log, 1, 0, Outcome::Commit).unwrap();
     let zombie = Marker { coordinator_epoch: 1, ..marker(1, 0, Outcome::Abort, 1) };
-    assert_eq!(log.append_marker(&zombie, 4, 1000), Err(TransactionCoordinatorFenced));
+    assert_eq!(log.append_marker(&zombie, MARKERS), Err(TransactionCoordinatorFenced));
 }
 
 #[test]
@@ -218,4 +220,15 @@ fn idle_producers_are_forgotten_and_open_ones_kept() {
     end(&mut log, 2, 0, Outcome::Commit).unwrap();
     log.forget_idle_producers();
     assert_eq!(log.producers().map(|(id, _)| id).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn before_kafka_19999_a_repeated_marker_is_refused_and_a_first_one_taken() {
+    let mut log = PartitionLog::default();
+    append(&mut log, &data(1, 0, 0, 2)).unwrap();
+    let strict = MarkerRules { repeated: RepeatedMarker::Refused, ..MARKERS };
+    let end = |log: &mut PartitionLog, rules| log.append_marker(&marker(1, 1, Outcome::Commit, 2), rules);
+    assert_eq!(end(&mut log, strict), Ok(()));
+    assert_eq!(end(&mut log, strict), Err(InvalidProducerEpoch));
+    assert_eq!(end(&mut log, MARKERS), Ok(()));
 }

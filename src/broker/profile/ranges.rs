@@ -2,7 +2,8 @@
 //! this broker speaks.
 //!
 //! Cut off: of 4.4, TxnOffsetCommit 6, ListOffsets 11, OffsetCommit 10 and OffsetFetch 10; of 3.x, the lowest versions
-//! of eight APIs, which Kafka 4.0 removed.
+//! of eight APIs, which Kafka 4.0 removed. What Redpanda offers for transactions and records is known; the rest is what it
+//! had when its newest Metadata was 8.
 
 use crate::wire::api::Api;
 
@@ -22,6 +23,7 @@ pub(super) const KAFKA_4_4: Ranges = &[
     (Api::Heartbeat, 0, 4),
     (Api::LeaveGroup, 0, 5),
     (Api::SyncGroup, 0, 5),
+    (Api::SaslHandshake, 0, 1),
     (Api::ApiVersions, 0, 5),
     (Api::CreateTopics, 2, 7),
     (Api::DeleteTopics, 1, 6),
@@ -33,6 +35,7 @@ pub(super) const KAFKA_4_4: Ranges = &[
     (Api::WriteTxnMarkers, 1, 2),
     (Api::TxnOffsetCommit, 0, 5),
     (Api::DescribeConfigs, 1, 4),
+    (Api::SaslAuthenticate, 0, 2),
     (Api::DescribeCluster, 0, 2),
     (Api::DescribeProducers, 0, 0),
     (Api::DescribeTransactions, 0, 0),
@@ -51,6 +54,7 @@ pub(super) const KAFKA_3_9: Ranges = &[
     (Api::Heartbeat, 0, 4),
     (Api::LeaveGroup, 0, 5),
     (Api::SyncGroup, 0, 5),
+    (Api::SaslHandshake, 0, 1),
     (Api::ApiVersions, 0, 4),
     (Api::CreateTopics, 2, 7),
     (Api::DeleteTopics, 1, 6),
@@ -62,6 +66,7 @@ pub(super) const KAFKA_3_9: Ranges = &[
     (Api::WriteTxnMarkers, 1, 1),
     (Api::TxnOffsetCommit, 0, 4),
     (Api::DescribeConfigs, 1, 4),
+    (Api::SaslAuthenticate, 0, 2),
     (Api::DescribeCluster, 0, 1),
     (Api::DescribeProducers, 0, 0),
     (Api::DescribeTransactions, 0, 0),
@@ -80,6 +85,7 @@ pub(super) const KAFKA_3_5: Ranges = &[
     (Api::Heartbeat, 0, 4),
     (Api::LeaveGroup, 0, 5),
     (Api::SyncGroup, 0, 5),
+    (Api::SaslHandshake, 0, 1),
     (Api::ApiVersions, 0, 3),
     (Api::CreateTopics, 2, 7),
     (Api::DeleteTopics, 1, 6),
@@ -91,6 +97,37 @@ pub(super) const KAFKA_3_5: Ranges = &[
     (Api::WriteTxnMarkers, 1, 1),
     (Api::TxnOffsetCommit, 0, 3),
     (Api::DescribeConfigs, 1, 4),
+    (Api::SaslAuthenticate, 0, 2),
+    (Api::DescribeCluster, 0, 0),
+    (Api::DescribeProducers, 0, 0),
+    (Api::DescribeTransactions, 0, 0),
+    (Api::ListTransactions, 0, 0),
+];
+
+pub(super) const REDPANDA: Ranges = &[
+    (Api::Produce, 0, 7),
+    (Api::Fetch, 4, 11),
+    (Api::ListOffsets, 1, 4),
+    (Api::Metadata, 0, 8),
+    (Api::OffsetCommit, 2, 7),
+    (Api::OffsetFetch, 1, 7),
+    (Api::FindCoordinator, 0, 3),
+    (Api::JoinGroup, 0, 6),
+    (Api::Heartbeat, 0, 4),
+    (Api::LeaveGroup, 0, 4),
+    (Api::SyncGroup, 0, 4),
+    (Api::SaslHandshake, 0, 1),
+    (Api::ApiVersions, 0, 3),
+    (Api::CreateTopics, 2, 6),
+    (Api::DeleteTopics, 1, 4),
+    (Api::DeleteRecords, 0, 2),
+    (Api::InitProducerId, 0, 3),
+    (Api::AddPartitionsToTxn, 0, 3),
+    (Api::AddOffsetsToTxn, 0, 1),
+    (Api::EndTxn, 0, 3),
+    (Api::TxnOffsetCommit, 0, 3),
+    (Api::DescribeConfigs, 1, 4),
+    (Api::SaslAuthenticate, 0, 2),
     (Api::DescribeCluster, 0, 0),
     (Api::DescribeProducers, 0, 0),
     (Api::DescribeTransactions, 0, 0),

@@ -35,7 +35,7 @@ impl Bench {
     pub fn refuse(&self, api: Api, code: i16, times: u32) -> Shown {
         let broker = self.embedded()?;
         for _ in 0..times {
-            broker.inject(Fault { api, node: None, nth: 1, reaction: Reaction::ErrorCode(code) });
+            broker.inject(Fault::on(api, Reaction::ErrorCode(code)));
         }
         Ok(())
     }
@@ -147,11 +147,7 @@ impl Bench {
         let next = replicas.first().copied().filter(|node| *node != leader);
         let next = next.ok_or_else(|| Failure::not_offered("another replica"))?;
         match &self.world {
-            World::Embedded(broker) => {
-                if !broker.move_leader(at, next) {
-                    return Err(Failure::wrong(format!("{next} can not lead {at}")));
-                }
-            }
+            World::Embedded(broker) => broker.move_leader(at, next)?,
             _ => self.elect(at, replicas).await?,
         }
         within(async {

@@ -156,7 +156,7 @@ pub(super) async fn commit(
 
 /// The `nth` request of an API from now on is refused with this code.
 pub(super) fn refuse(bench: &Bench, api: Api, nth: u64, code: i16) -> Shown {
-    bench.embedded()?.inject(Fault { api, node: None, nth, reaction: Reaction::ErrorCode(code) });
+    bench.embedded()?.inject(Fault::on(api, Reaction::ErrorCode(code)).nth(nth));
     Ok(())
 }
 

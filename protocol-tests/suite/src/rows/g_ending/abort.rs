@@ -122,6 +122,6 @@ pub(super) async fn g09(bench: &Bench) -> Shown {
 }
 
 fn refuse(bench: &Bench, api: Api, nth: u64, code: i16) -> Shown {
-    bench.embedded()?.inject(Fault { api, node: None, nth, reaction: Reaction::ErrorCode(code) });
+    bench.embedded()?.inject(Fault::on(api, Reaction::ErrorCode(code)).nth(nth));
     Ok(())
 }

@@ -101,7 +101,7 @@ pub(super) async fn g11(bench: &Bench) -> Shown {
         let before = ended(bench)?.len();
         for nth in 1..=20 {
             let reaction = Reaction::ErrorCode(-1);
-            bench.embedded()?.inject(Fault { api: Api::EndTxn, node: None, nth, reaction });
+            bench.embedded()?.inject(Fault::on(Api::EndTxn, reaction).nth(nth));
         }
         match within(end(SHORT)).await? {
             Err(CommitError::Pending { cause: PendingCause::NotKnown, tries, .. }) => {
@@ -193,6 +193,6 @@ fn lost_answer(bench: &Bench) {
 }
 
 fn refuse(bench: &Bench, api: Api, code: i16) -> Shown {
-    bench.embedded()?.inject(Fault { api, node: None, nth: 1, reaction: Reaction::ErrorCode(code) });
+    bench.embedded()?.inject(Fault::on(api, Reaction::ErrorCode(code)));
     Ok(())
 }

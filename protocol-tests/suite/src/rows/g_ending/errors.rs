@@ -107,7 +107,7 @@ async fn one(
     }
     for (nth, code) in (1..).zip(codes) {
         let reaction = Reaction::ErrorCode(*code);
-        bench.embedded()?.inject(Fault { api: Api::EndTxn, node: None, nth, reaction });
+        bench.embedded()?.inject(Fault::on(Api::EndTxn, reaction).nth(nth));
     }
     let end = if committing {
         within(transaction.commit()).await?.map(|_| ())

@@ -53,7 +53,7 @@ pub(super) async fn g06(bench: &Bench) -> Shown {
     bench.write(&mut transaction, &topic, 0, &["stored"]).await?;
     within(transaction.send(&topic, Some(0), RecordRef::value(b"refused"))).await??;
     let reaction = Reaction::ErrorCode(MESSAGE_TOO_LARGE);
-    bench.embedded()?.inject(Fault { api: Api::Produce, node: None, nth: 1, reaction });
+    bench.embedded()?.inject(Fault::on(Api::Produce, reaction));
     match within(transaction.commit()).await? {
         Err(EndError::Failed(cause)) => equal("the cause", cause.kind, CauseKind::RecordTooLarge)?,
         other => return Err(Failure::wrong(format!("the commit ended with {other:?}"))),

@@ -108,6 +108,6 @@ async fn fenced<T: std::fmt::Debug>(what: &str, end: impl Future<Output = Result
 }
 
 fn refuse(bench: &Bench, api: Api, nth: u64, code: i16) -> Shown {
-    bench.embedded()?.inject(Fault { api, node: None, nth, reaction: Reaction::ErrorCode(code) });
+    bench.embedded()?.inject(Fault::on(api, Reaction::ErrorCode(code)).nth(nth));
     Ok(())
 }
