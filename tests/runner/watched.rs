@@ -1,6 +1,7 @@
 //! What is told of a job while it waits: gauges that move, and spans from trigger to settled.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
@@ -142,25 +143,40 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
+/// Hands what happens on a thread to whoever listens there. One for the whole process: where threads without a subscriber
+/// come and go, a span may be switched off for one that has.
+struct Listening;
+
+thread_local! {
+    static HEARD: RefCell<Option<Spans>> = const { RefCell::new(None) };
+}
+
+impl Listening {
+    fn tell(told: impl FnOnce() -> Told) {
+        HEARD.with_borrow(|heard| heard.iter().for_each(|spans| spans.0.lock().unwrap().push(told())));
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listening {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: LayerContext<'_, S>) {
         let mut fields = Fields(BTreeMap::new());
         attributes.record(&mut fields);
         let span = context.span(id).unwrap();
         let (parent, name) = (span.parent().map(|parent| parent.id()), span.name());
-        self.0.lock().unwrap().push(Told::Begun { id: id.clone(), parent, name, fields: fields.0 });
+        Self::tell(|| Told::Begun { id: id.clone(), parent, name, fields: fields.0 });
     }
 
     fn on_close(&self, id: Id, _: LayerContext<'_, S>) {
-        self.0.lock().unwrap().push(Told::Closed { id });
+        Self::tell(|| Told::Closed { id });
     }
 }
 
-/// One thread, so that the subscriber of this test sees every task of it.
+/// One thread, so that this test hears every task of it and no other.
 #[tokio::test]
 async fn a_checkpoint_has_a_span_from_its_trigger_until_it_is_settled() {
     let spans = Spans::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(spans.clone()));
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Listening)).unwrap();
+    HEARD.set(Some(spans.clone()));
     let b = Bench::new(Profile::kafka_4_4()).await;
     let heard = spans.clone();
     let observer = Observer::new(move |_, event| match event {
@@ -175,7 +191,7 @@ async fn a_checkpoint_has_a_span_from_its_trigger_until_it_is_settled() {
     let mut config = config();
     config.observer = observer;
     let summary = finish(&b, &mut MemoryStore::default(), &job(NARROW, Some(10_000)), &config).await;
-    drop(_guard);
+    HEARD.set(None);
     let told = spans.0.lock().unwrap().clone();
     let at = |wanted: &Told| told.iter().position(|told| told == wanted).unwrap();
     let mut whole = 0;
