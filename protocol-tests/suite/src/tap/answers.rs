@@ -10,11 +10,14 @@ use kafka_protocol::protocol::{Decodable, Encodable, Request};
 
 use super::{Tap, lock};
 
+/// From a version and a frame to another frame.
+type Alter = Box<dyn FnMut(i16, &Bytes) -> Option<Bytes> + Send>;
+
 /// One rule; it gives the changed frame, or nothing for an answer that it is not about.
 pub(super) struct Change {
     api: Api,
     left: u32,
-    change: Box<dyn FnMut(i16, &Bytes) -> Option<Bytes> + Send>,
+    change: Alter,
 }
 
 impl Tap {

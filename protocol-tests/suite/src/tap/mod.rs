@@ -16,6 +16,7 @@ mod pump;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -48,6 +49,8 @@ pub struct Sent {
     pub version: i16,
     /// When it left, counted over all requests and answers.
     pub order: u64,
+    /// When it left, since 1970.
+    pub at: Duration,
     body: Bytes,
 }
 
@@ -64,6 +67,8 @@ pub struct Answer {
     pub codes: Vec<i16>,
     /// When it came, counted over all requests and answers.
     pub order: u64,
+    /// When it came, since 1970.
+    pub at: Duration,
     body: Bytes,
 }
 
@@ -264,7 +269,15 @@ impl Sent {
 impl Answer {
     #[cfg(test)]
     pub(crate) fn of(api: Api, version: i16, codes: &[i16]) -> Self {
-        Self { connection: 0, api, version, codes: codes.to_vec(), order: 0, body: Bytes::new() }
+        Self {
+            connection: 0,
+            api,
+            version,
+            codes: codes.to_vec(),
+            order: 0,
+            at: Duration::ZERO,
+            body: Bytes::new(),
+        }
     }
 
     /// The answer to a request of type `R`.
@@ -319,6 +332,10 @@ impl Held {
             }
         }
     }
+}
+
+fn now() -> Duration {
+    UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,7 +9,7 @@ use kafka_2pc::wire::frame::{DEFAULT_MAX_FRAME_BYTES, FrameDecoder, RequestHeade
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
-use super::{Act, Answer, Gate, Held, Sent, Tap, codes};
+use super::{Act, Answer, Gate, Held, Sent, Tap, codes, now};
 
 /// A request whose answer has not come.
 struct Pending {
@@ -78,7 +78,8 @@ impl Pump {
             let (api, version) = (header.api, header.version);
             let mut pending = Pending { api, version, drop_answer: false, gate: None };
             let order = self.tap.next_order();
-            match self.tap.on_request(Sent { connection: self.number, api, version, order, body }) {
+            match self.tap.on_request(Sent { connection: self.number, api, version, order, at: now(), body })
+            {
                 None => {}
                 Some(Act::ApplyThenDrop) => pending.drop_answer = true,
                 Some(Act::PauseAnswer(gate)) => pending.gate = Some(gate),
@@ -132,6 +133,7 @@ impl Pump {
                 api: pending.api,
                 version: pending.version,
                 order: self.tap.next_order(),
+                at: now(),
                 codes: codes.unwrap_or_default(),
             });
             client.write_all(&framed(&frame)).await?;

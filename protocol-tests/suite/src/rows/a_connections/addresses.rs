@@ -33,7 +33,7 @@ impl Names {
         let known = names.clone();
         bench.tap.on_dial(move |name, _| {
             let known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let alive = known.0.iter().any(|alive| *alive == name);
+            let alive = known.0.contains(&name);
             Some(if alive { Dial::To(host.clone(), port) } else { Dial::Refuse })
         });
         let known = names.clone();

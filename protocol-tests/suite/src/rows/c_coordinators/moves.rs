@@ -31,12 +31,12 @@ pub(super) async fn c02(bench: &Bench) -> Shown {
     equal("committed", bench.committed(&topic).await?, ["0", "next", "1", "2"])
 }
 
-/// When the coordinator dies, seen from EndTxn.
+/// Where EndTxn is when the coordinator dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
-    BeforeItCame,
-    BeforeItsAnswer,
-    BeforeTheMarkers,
+    OnItsWay,
+    Decided,
+    Answered,
 }
 
 /// The coordinator is killed before it gets EndTxn, after it has decided and before it answers, and between its answer and
@@ -44,7 +44,7 @@ enum Moment {
 pub(super) async fn c11(bench: &Bench) -> Shown {
     bench.trace.keep_private("what a client meets while a coordinator moves depends on the moment");
     let client = bench.client()?;
-    for moment in [Moment::BeforeItCame, Moment::BeforeItsAnswer, Moment::BeforeTheMarkers] {
+    for moment in [Moment::OnItsWay, Moment::Decided, Moment::Answered] {
         let topic = bench.topic(&client, 1).await?;
         let id = bench.id("c11");
         let coordinator = bench.coordinator(&id).await?;
@@ -57,7 +57,7 @@ pub(super) async fn c11(bench: &Bench) -> Shown {
         bench.write(&mut transaction, &topic, 0, &["first"]).await?;
         let commit = async { Ok::<_, Failure>(bench.step("commit", within(transaction.commit()).await?)?) };
         let producer = match moment {
-            Moment::BeforeItCame => {
+            Moment::OnItsWay => {
                 let held = bench.tap.hold(Api::EndTxn);
                 let kill = async {
                     within(held).await??;
@@ -67,7 +67,7 @@ pub(super) async fn c11(bench: &Bench) -> Shown {
                 killed?;
                 producer?
             }
-            Moment::BeforeItsAnswer => {
+            Moment::Decided => {
                 let mut paused = bench.tap.pause_answer(Api::EndTxn);
                 let kill = async {
                     paused.reached().await?;
@@ -79,7 +79,7 @@ pub(super) async fn c11(bench: &Bench) -> Shown {
                 killed?;
                 producer?
             }
-            Moment::BeforeTheMarkers => {
+            Moment::Answered => {
                 if let Ok(broker) = bench.embedded() {
                     broker.hold_markers();
                 }
