@@ -50,6 +50,22 @@ pub trait CheckpointStore: Send {
         async { Ok(()) }.boxed()
     }
 
+    /// Keeps a prepared transaction by itself, from where it can be committed by hand; the path of its file, if the store
+    /// has files. One that a durable checkpoint lists is kept already. A store that keeps none does nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be kept all the same.
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
+        _ = committable;
+        async { Ok(None) }.boxed()
+    }
+
     /// Where large state goes, usable from many subtasks while checkpoints are written.
     fn states(&self) -> Arc<dyn StateStore>;
 
@@ -104,20 +120,8 @@ pub trait StateStore: Send + Sync {
     }
 }
 
-/// A store that also keeps prepared transactions one by one, from which they can be committed by hand.
+/// A store whose prepared transactions, which it keeps one by one, can be looked at and forgotten.
 pub trait JobStore: CheckpointStore {
-    /// Keeps a committable; the path of its file, if the store has files.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    ///
-    /// # Cancel safety
-    /// Cancel safe; it may be kept all the same.
-    fn keep<'a>(
-        &'a mut self,
-        committable: &'a Committable,
-    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>>;
-
     /// The committables that were kept and that the newest checkpoint does not list.
     ///
     /// # Errors

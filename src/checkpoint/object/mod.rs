@@ -255,6 +255,24 @@ impl CheckpointStore for ObjectCheckpointStore {
         self.write_checkpoint(checkpoint, observer).boxed()
     }
 
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            for unlisted in self.unlisted_committables().await? {
+                self.forget(&unlisted).await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    /// Its committables have no files: there is no path.
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
+        async move { self.keep_committable(committable).await.map(|_| None) }.boxed()
+    }
+
     fn states(&self) -> Arc<dyn StateStore> {
         Arc::new(self.states.clone())
     }
@@ -264,15 +282,7 @@ impl CheckpointStore for ObjectCheckpointStore {
     }
 }
 
-/// Its committables have no files: none of the paths is one.
 impl JobStore for ObjectCheckpointStore {
-    fn keep<'a>(
-        &'a mut self,
-        committable: &'a Committable,
-    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
-        async move { self.keep_committable(committable).await.map(|_| None) }.boxed()
-    }
-
     fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
         self.unlisted_committables().boxed()
     }

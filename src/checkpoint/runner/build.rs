@@ -70,7 +70,7 @@ pub(super) async fn build(
     around: Surroundings<'_>,
 ) -> Result<Built, RunError> {
     let (reports, listener) = mpsc::unbounded_channel();
-    let queues = Queues::new(nodes, around.config.channel_capacity);
+    let queues = Queues::new(nodes, (around.config.channel_capacity, around.config.channel_bytes));
     let built =
         Built { tasks: FuturesUnordered::new(), commands: Vec::new(), names: Vec::new(), reports: listener };
     let mut builder = Builder { nodes, around, queues, reports, built };
@@ -85,7 +85,8 @@ pub(super) async fn build(
                     let (port, output) = (builder.port(number, index), builder.output(number, index));
                     let reader =
                         opened.map_err(|error| TaskError::Source { task: port.name.clone(), error })?;
-                    builder.start(SourceTask { port, reader, output }.run());
+                    let counters = Arc::clone(&builder.around.counters);
+                    builder.start(SourceTask { port, reader, output, counters }.run());
                 }
             }
             Kind::Operator(operator) => builder.operator(number, operator, restored)?,
@@ -96,7 +97,7 @@ pub(super) async fn build(
 }
 
 impl Queues {
-    fn new(nodes: &[Node], capacity: usize) -> Self {
+    fn new(nodes: &[Node], capacity: (usize, usize)) -> Self {
         let mut queues = Self { inboxes: Vec::new(), entries: Vec::new() };
         for node in nodes {
             let channels = node.inputs.iter().map(|input| nodes[input.node].parallelism as usize).sum();
@@ -178,7 +179,7 @@ impl Builder<'_> {
                 writer,
                 commits,
                 steps: self.around.config.steps.clone(),
-                counters: Arc::clone(&self.around.counters),
+                stop_after: self.around.config.stop_after,
                 settle_timeout: self.around.settle_timeout,
                 progress: Progress::default(),
             };
@@ -216,7 +217,7 @@ impl Builder<'_> {
         let inputs = node.inputs.iter().enumerate().flat_map(channels).collect();
         let inbox = self.queues.inboxes[number][index as usize].take();
         // Each inbox is taken once.
-        let inbox = inbox.unwrap_or_else(|| super::channel::inbox(0, 1).0);
+        let inbox = inbox.unwrap_or_else(|| super::channel::inbox(0, (1, 1)).0);
         Gate::new(inbox, inputs, self.around.config.mode, self.around.clock)
     }
 

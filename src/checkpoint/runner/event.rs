@@ -37,7 +37,8 @@ pub enum Role {
     Sink,
 }
 
-/// Something that happened. A checkpoint passes these in about this order.
+/// Something that happened. A checkpoint passes these in about this order. The one that a new state begins with has the
+/// number 0, and is only triggered: nothing of the job is in it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum JobEvent<'a> {
@@ -182,7 +183,7 @@ impl fmt::Debug for Observer {
 
 /// Tells of a sink's usage now and then.
 #[derive(Debug, Default)]
-pub(in crate::checkpoint) struct UsageTeller {
+pub(super) struct UsageTeller {
     due: Moment,
 }
 
@@ -191,7 +192,7 @@ const USAGE_EVERY: Duration = Duration::from_secs(1);
 
 impl UsageTeller {
     /// Tells, if it is time to.
-    pub(in crate::checkpoint) fn tick(
+    pub(super) fn tick(
         &mut self,
         (observer, now): (&Observer, Moment),
         task: &TaskName,

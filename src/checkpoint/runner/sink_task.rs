@@ -1,12 +1,12 @@
 //! A subtask of the sink: a writer, and the commits of what it prepared.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
 use super::{
-    commits::{Commits, Outcomes},
-    counters::Counters,
+    commits::Commits,
+    config::StopAfter,
     error::TaskError,
     event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
@@ -38,7 +38,8 @@ pub(super) struct SinkTask {
     pub(super) writer: SinkWriter,
     pub(super) commits: Commits,
     pub(super) steps: Steps,
-    pub(super) counters: Arc<Counters>,
+    /// The job stops with its first transaction.
+    pub(super) stop_after: Option<StopAfter>,
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
@@ -57,18 +58,19 @@ pub(super) struct Progress {
     unconfirmed: Option<u64>,
     closing: Option<Moment>,
     usage: UsageTeller,
+    /// Records of transactions before the open one.
+    earlier: u64,
+    /// The job stops on purpose: nothing more is written.
+    held: bool,
 }
 
 impl SinkTask {
     /// Runs until the job lets go of it. What is open then is aborted: readers must not wait for its timeout.
     pub(super) async fn run(mut self) -> Result<(), TaskError> {
         let result = self.work().await;
-        if let Err(TaskError::NotCommitted(committed)) = &result {
-            let transactional_id = &committed.committable.transactional_id;
-            let task = &self.port.name;
-            self.port.observe(JobEvent::NotCommitted { task, transactional_id });
-        }
         self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
+        // What is being kept holds the store, which somebody may open again when the job is over.
+        while self.progress.uploads.next().await.is_some() {}
         if let Err(cause) = self.writer.abort().await {
             tracing::warn!(task = %self.port.name, %cause, "the open transaction is left to the next recovery");
         }
@@ -99,8 +101,8 @@ impl SinkTask {
                     Some(command) => self.command(command)?,
                 },
                 done = self.commits.next() => {
-                    let outcome = self.commits.done(done?, self.port.clock.now(), &mut self.writer)?;
-                    self.told(outcome);
+                    self.commits.done(done?, &mut self.writer)?;
+                    self.confirm();
                 }
                 Some(kept) = self.progress.uploads.next() => {
                     let (checkpoint, kept) = kept.ok_or(TaskError::Panicked)?;
@@ -115,6 +117,9 @@ impl SinkTask {
 
     /// Whether a record can be written; an error when there was no free id for too long.
     fn is_free(&mut self) -> Result<bool, TaskError> {
+        if self.progress.held {
+            return Ok(false);
+        }
         match self.writer.ready() {
             Ok(()) => Ok(true),
             Err(e) if e.is_exhausted() => Ok(false),
@@ -144,13 +149,21 @@ impl SinkTask {
         let mut headers = Vec::new();
         let written = self.writer.write(&self.topic, record.partition, record.as_ref(&mut headers)).await;
         written.map_err(|error| self.failed(error))?;
-        self.counters.written(record);
         self.steps.step(Step::Write);
         Ok(())
     }
 
     fn failed(&self, error: WriteError) -> TaskError {
-        TaskError::Write { task: self.port.name.clone(), error }
+        TaskError::Write {
+            task: self.port.name.clone(),
+            transaction: self.transaction(),
+            error: error.into(),
+        }
+    }
+
+    /// The numbers of the records in the open transaction.
+    fn transaction(&self) -> Range<u64> {
+        self.progress.earlier..self.writer.usage().taken.records
     }
 
     async fn arrival(&mut self, arrival: Arrival) -> Result<(), TaskError> {
@@ -174,10 +187,13 @@ impl SinkTask {
         let (checkpoint, clock) = (barrier.checkpoint, self.port.clock);
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
         self.steps.note(Note::Prepare);
-        let began = clock.now();
+        let (began, transaction) = (clock.now(), self.transaction());
+        self.progress.earlier = transaction.end;
         let prepared = self.writer.prepare_commit(checkpoint).await;
-        let committable =
-            prepared.map_err(|e| TaskError::Prepare { task: self.port.name.clone(), error: e })?;
+        let committable = prepared.map_err(|error| {
+            let task = self.port.name.clone();
+            TaskError::Prepare { task, transaction, error: error.into() }
+        })?;
         let transactional_id = committable.as_ref().map(|c| c.transactional_id.clone());
         self.port.observe(JobEvent::Prepared {
             checkpoint,
@@ -188,8 +204,10 @@ impl SinkTask {
             self.steps.note(Note::Took(Part::Prepare, clock.now().since(began)));
             self.steps.step(Step::Prepared);
             self.commits.prepared(checkpoint, committable);
+            self.progress.held = self.stop_after.is_some();
         }
-        let part = SinkPart { listed: self.commits.list(checkpoint), writer: self.writer.snapshot() };
+        let listed = self.commits.list(checkpoint);
+        let part = SinkPart { listed, writer: self.writer.snapshot(), taken: self.writer.usage().taken };
         self.progress.parts.insert(checkpoint, part);
         Ok(())
     }
@@ -211,7 +229,7 @@ impl SinkTask {
         match command {
             Command::Trigger(_) => {}
             Command::Notify(checkpoint) => {
-                self.commits.complete(checkpoint, self.port.clock.now(), &mut self.writer);
+                self.commits.complete(checkpoint, &mut self.writer);
                 self.progress.unconfirmed = self.progress.unconfirmed.max(Some(checkpoint));
                 self.confirm();
             }
@@ -222,31 +240,6 @@ impl SinkTask {
             Command::Close => self.progress.closing = Some(self.port.clock.now()),
         }
         Ok(())
-    }
-
-    fn told(&mut self, outcome: Option<Outcomes>) {
-        let task = &self.port.name;
-        match &outcome {
-            Some(Outcomes::Committed { checkpoint, id, took, outcome }) => {
-                self.steps.note(Note::Took(Part::Commit, *took));
-                let (checkpoint, took) = (*checkpoint, *took);
-                let transactional_id = id;
-                self.port.observe(JobEvent::Committed { checkpoint, task, transactional_id, took, outcome });
-            }
-            Some(Outcomes::Visible { checkpoint, id }) => {
-                let checkpoint = *checkpoint;
-                self.port.observe(JobEvent::Visible { checkpoint, task, transactional_id: id });
-            }
-            Some(Outcomes::NotCommitted { id: transactional_id }) => {
-                self.port.observe(JobEvent::NotCommitted { task, transactional_id });
-                self.port.observe(JobEvent::GivenUp { task, transactional_id });
-            }
-            Some(Outcomes::Gone { id: transactional_id }) => {
-                self.port.observe(JobEvent::GivenUp { task, transactional_id });
-            }
-            None => {}
-        }
-        self.confirm();
     }
 
     fn confirm(&mut self) {
@@ -264,9 +257,8 @@ impl SinkTask {
         if !self.commits.is_quiet() && now.since(since) < self.settle_timeout {
             return false;
         }
-        self.counters.hanging(self.commits.hanging());
-        self.counters.lost(self.commits.lost());
-        let part = SinkPart { listed: self.commits.unsettled(), writer: self.writer.snapshot() };
+        let listed = self.commits.unsettled();
+        let part = SinkPart { listed, writer: self.writer.snapshot(), taken: self.writer.usage().taken };
         self.port.tell(News::Closed(part));
         true
     }

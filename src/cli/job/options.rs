@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
-    checkpoint::pipeline::OnHanging,
+    checkpoint::runner::OnHanging,
     cli::{
         Usage,
         context::Context,

@@ -1,14 +1,11 @@
 //! How a job ended, for people and scripts.
 
-use std::path::Path;
-
 use crate::{
     checkpoint::{
-        pipeline::{LostTransaction, PipelineError},
-        runner::RunError,
+        pipeline::PipelineError,
+        runner::{HangingTransaction, LostTransaction, RunError},
     },
     cli::{context::tell, exit::Exit},
-    ids::TransactionalId,
 };
 
 /// Why a job ended early.
@@ -49,8 +46,9 @@ pub(in crate::cli) fn exit_of(error: &dyn Ending) -> Exit {
 }
 
 /// Tells of a decision whose marker is missing.
-pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) -> std::io::Result<()> {
-    let file = file.map(std::path::absolute).transpose()?;
+pub(in crate::cli) fn tell_hanging(hanging: &HangingTransaction) -> std::io::Result<()> {
+    let id = &hanging.transaction.transactional_id;
+    let file = hanging.file.as_deref().map(std::path::absolute).transpose()?;
     let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
     tell(format!(
         "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \

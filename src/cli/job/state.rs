@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Options;
 use crate::{
-    checkpoint::{Binding, CheckpointStore, DirectoryStore, JobStore, MemoryStore},
+    checkpoint::{Binding, CheckpointStore, DirectoryStore, MemoryStore},
     cli::{Usage, context::Context, settings::JobConfig},
     client::{Client, TopicError},
     net::Clock,
@@ -47,7 +47,7 @@ pub(in crate::cli) async fn store(
     client: &Client,
     (options, config): (&Options, &JobConfig),
     topic: &str,
-) -> anyhow::Result<Box<dyn JobStore>> {
+) -> anyhow::Result<Box<dyn CheckpointStore>> {
     let Some(dir) = &options.state else {
         context.warn("without --state nothing survives a crash: what is not yet committed then is aborted");
         return Ok(Box::new(MemoryStore::default()));

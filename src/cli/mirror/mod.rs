@@ -23,12 +23,10 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        JobStore,
-        pipeline::LostTransaction,
-        runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
+        CheckpointStore,
+        runner::{HangingTransaction, LostTransaction, Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
     },
     client::{Client, ClientConfig},
-    proto::settle::CommittedButHanging,
     sink::SinkConfig,
     source::KafkaSource,
 };
@@ -76,7 +74,7 @@ struct Total {
     checkpoints: u64,
     resumed: u64,
     aborted: u64,
-    hanging: Vec<CommittedButHanging>,
+    hanging: Vec<HangingTransaction>,
     lost: Vec<LostTransaction>,
     finished: bool,
 }
@@ -118,7 +116,7 @@ impl Mirror {
     async fn attempts(
         &self,
         context: &Context,
-        store: &mut dyn JobStore,
+        store: &mut dyn CheckpointStore,
     ) -> anyhow::Result<(Total, Option<RunError>)> {
         let job_id = job::job_id(store).await?;
         let prefix = job::prefix(&self.config, &self.args.to, &job_id)?;
@@ -196,7 +194,7 @@ impl Total {
 
 fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -> anyhow::Result<Exit> {
     for hanging in &total.hanging {
-        tell_hanging(&hanging.transactional_id, None)?;
+        tell_hanging(hanging)?;
     }
     tell_lost(&total.lost);
     let object = json!({
