@@ -33,6 +33,20 @@ pub struct TopicId(pub [u8; 16]);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionalId(Arc<str>);
 
+/// A `group.id`: the name of a consumer group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(Arc<str>);
+
+/// What a coordinator is looked up for: the transaction coordinator of a transactional id and the group coordinator
+/// of a group of the same name are two brokers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CoordinatorKey {
+    /// A transactional id.
+    Transaction(TransactionalId),
+    /// A consumer group.
+    Group(GroupId),
+}
+
 /// A topic's name. Cheap to clone.
 pub type TopicName = Arc<str>;
 
@@ -75,6 +89,30 @@ impl TransactionalId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl GroupId {
+    /// A consumer group from its name.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        Self(id.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl CoordinatorKey {
+    /// The text that brokers are asked with.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Transaction(id) => id.as_str(),
+            Self::Group(group) => group.as_str(),
+        }
     }
 }
 
@@ -129,6 +167,12 @@ impl fmt::Display for Identity {
 }
 
 impl fmt::Display for TransactionalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

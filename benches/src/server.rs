@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -28,8 +29,17 @@ impl Server {
     /// # Errors
     /// It can't be started, or it said no address.
     pub fn start(options: &Options) -> Result<Self> {
+        Self::slow(options, Duration::ZERO)
+    }
+
+    /// The same, with answers to Produce that come so much later.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn slow(options: &Options, produce_delay: Duration) -> Result<Self> {
+        let delay = produce_delay.as_millis().to_string();
         let mut child = Command::new(std::env::current_exe()?)
-            .args([SERVE, &options.profile, &options.topic, &options.partitions.to_string()])
+            .args([SERVE, &options.profile, &options.topic, &options.partitions.to_string(), &delay])
             // It ends when this pipe closes, however we end.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -59,9 +69,12 @@ impl Drop for Server {
 /// # Errors
 /// The words are wrong, or the broker can't start.
 pub async fn serve(words: &[String]) -> Result<()> {
-    let [profile, topic, partitions] = words else { bail!("{SERVE} PROFILE TOPIC PARTITIONS") };
+    let [profile, topic, partitions, delay] = words else {
+        bail!("{SERVE} PROFILE TOPIC PARTITIONS MILLISECONDS")
+    };
+    let produce_delay = Duration::from_millis(delay.parse()?);
     let profile = Profile::named(profile).with_context(|| format!("{profile}: no such profile"))?;
-    let broker = Broker::start(BrokerConfig { profile, ..BrokerConfig::default() }).await?;
+    let broker = Broker::start(BrokerConfig { profile, produce_delay, ..BrokerConfig::default() }).await?;
     broker.create_topic(topic, partitions.parse()?)?;
     println!("{}", broker.bootstrap());
     let mut rest = Vec::new();

@@ -10,6 +10,7 @@ pub mod harness;
 pub mod kafka;
 mod process;
 pub mod program;
+pub mod s3;
 
 /// Compiles the example in the readme.
 #[cfg(doctest)]

@@ -41,6 +41,9 @@ pub struct BrokerConfig {
     pub sweep_interval: Duration,
     /// How long a `Prepare` state lasts before its markers are written. Default 1 ms.
     pub marker_delay: Duration,
+    /// How long after its records are in the log a Produce is answered, as by slow replicas; the connection serves nothing else
+    /// meanwhile, as in Kafka. Default: not at all.
+    pub produce_delay: Duration,
     /// `transaction.state.log.num.partitions`. Default 50.
     pub transaction_partitions: i32,
     /// `offsets.topic.num.partitions`. Default 50.
@@ -64,6 +67,7 @@ impl Default for BrokerConfig {
             max_transaction_timeout_ms: 900_000,
             sweep_interval: Duration::from_secs(10),
             marker_delay: Duration::from_millis(1),
+            produce_delay: Duration::ZERO,
             transaction_partitions: 50,
             offsets_partitions: 50,
             cluster_id: None,

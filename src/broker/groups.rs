@@ -16,6 +16,8 @@ pub(crate) struct Committed {
     pub(crate) offset: i64,
     pub(crate) leader_epoch: i32,
     pub(crate) metadata: String,
+    /// Its place among all that was ever kept: what was kept later counts, whichever transaction ends first.
+    pub(crate) order: u64,
 }
 
 /// One group.
@@ -34,6 +36,7 @@ pub(crate) struct Group {
 pub(crate) struct Groups {
     by_id: BTreeMap<String, Group>,
     members: u64,
+    kept: u64,
 }
 
 impl Groups {
@@ -43,6 +46,12 @@ impl Groups {
 
     pub(crate) fn group_mut(&mut self, id: &str) -> &mut Group {
         self.by_id.entry(id.to_owned()).or_default()
+    }
+
+    /// The next [`Committed::order`].
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.kept += 1;
+        self.kept
     }
 
     /// A member id that nobody else has.
@@ -55,8 +64,10 @@ impl Groups {
     pub(crate) fn end_transaction(&mut self, producer_id: i64, commit: bool, belongs: impl Fn(&str) -> bool) {
         for (_, group) in self.by_id.iter_mut().filter(|(id, _)| belongs(id)) {
             let offsets = group.pending.remove(&producer_id).unwrap_or_default();
-            if commit {
-                group.offsets.extend(offsets);
+            for (at, committed) in offsets.into_iter().filter(|_| commit) {
+                if group.offsets.get(&at).is_none_or(|kept| kept.order < committed.order) {
+                    group.offsets.insert(at, committed);
+                }
             }
         }
     }

@@ -35,6 +35,7 @@ mod frame;
 mod groups;
 mod log;
 mod markers;
+mod offsets_log;
 mod profile;
 mod random;
 mod server;

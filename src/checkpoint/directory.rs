@@ -268,6 +268,10 @@ impl CheckpointStore for DirectoryStore {
         async move { self.keep_committable(committable).map(Some) }.boxed()
     }
 
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        Some(self.committable_path(committable))
+    }
+
     fn states(&self) -> Arc<dyn StateStore> {
         Arc::new(self.states.clone())
     }

@@ -8,7 +8,7 @@ use std::{
 use super::{
     error::StoreError,
     files::{files, name},
-    names::checkpoint_id,
+    names::{COMMITTABLE, checkpoint_id},
     owner::Owner,
     state::Checkpoint,
 };
@@ -41,6 +41,24 @@ pub fn read_newest(dir: &Path) -> Result<Option<Checkpoint>, StoreError> {
 pub fn read_committable(path: &Path) -> Result<Committable, StoreError> {
     let bytes = fs::read(path).map_err(StoreError::io(path))?;
     Committable::from_bytes(&bytes).map_err(|cause| ReadError::State(cause).of(path, None))
+}
+
+/// The prepared transactions that lie in `dir` one by one, each with its file. One that a running job removes meanwhile is
+/// not among them.
+///
+/// # Errors
+/// [`StoreError`], also for one that cannot be read.
+pub fn read_committables(dir: &Path) -> Result<Vec<(PathBuf, Committable)>, StoreError> {
+    let paths = files(&committables_dir(dir))?.into_iter();
+    let mut found = Vec::new();
+    for path in paths.filter(|path| name(path).ends_with(COMMITTABLE)) {
+        match read_committable(&path) {
+            Ok(committable) => found.push((path, committable)),
+            Err(_) if !path.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 /// Who owns the state in `dir`, or was the last to own it.

@@ -138,6 +138,67 @@ pub enum StoreError {
         /// What happened.
         why: String,
     },
+    /// The object store did not answer, or could not serve, for as long as was tried. Nothing is lost: the checkpoint
+    /// before is still the newest.
+    #[error(
+        "{}: the object store does not answer: {why}. What the last complete checkpoint holds is safe: when the store can \
+         be reached again, the same command goes on from there",
+        path.display()
+    )]
+    Unavailable {
+        /// The object.
+        path: PathBuf,
+        /// What happened.
+        why: String,
+    },
+    /// The object store has no such bucket.
+    #[error(
+        "{}: there is no such bucket: {why}. Create it, or look at its name, the region and the endpoint",
+        path.display()
+    )]
+    NoBucket {
+        /// The object.
+        path: PathBuf,
+        /// What the store said.
+        why: String,
+    },
+    /// The object store does not let us.
+    #[error(
+        "{}: the object store refuses: {why}. A job lists, reads, puts and deletes objects below its prefix; whoever \
+         looks at a state lists and reads",
+        path.display()
+    )]
+    Denied {
+        /// The object.
+        path: PathBuf,
+        /// What the store said.
+        why: String,
+    },
+    /// There is nothing to sign requests with.
+    #[error(
+        "{}: no credentials: the environment names none, and this machine has no role ({why}). Set AWS_ACCESS_KEY_ID and \
+         AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a store that wants none",
+        path.display()
+    )]
+    NoCredentials {
+        /// The object.
+        path: PathBuf,
+        /// What was tried.
+        why: String,
+    },
+    /// The object store cannot create an object only if there is none, which ownership is made of. Nothing was written
+    /// but an object that is removed again.
+    #[error(
+        "{}: this store overwrites what it was told to create only if there is none ({why}): two jobs could own one state, \
+         and write everything twice. Use a store with conditional writes (PUT with If-None-Match: *), or a directory",
+        path.display()
+    )]
+    NoConditionalPut {
+        /// The state.
+        path: PathBuf,
+        /// What it did.
+        why: String,
+    },
     /// Anything else.
     #[error("{}: {source}", path.display())]
     Io {
@@ -165,6 +226,40 @@ impl StoreError {
         match cause {
             StateError::Newer { .. } => Self::Newer { path, cause },
             cause => Self::Damaged { path, cause, older },
+        }
+    }
+
+    /// True when the same job, started again from its last checkpoint, may go through: the store was away, or did not
+    /// say whether a checkpoint is complete.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Uncertain { .. })
+    }
+
+    /// What the error is about, where it has a place.
+    #[cfg(feature = "object-store")]
+    pub(super) fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Locked { path, .. }
+            | Self::Fenced { path, .. }
+            | Self::Closed { path }
+            | Self::BadState { path, .. }
+            | Self::Newer { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Full { path }
+            | Self::NotSynced { path, .. }
+            | Self::Uncertain { path, .. }
+            | Self::Unavailable { path, .. }
+            | Self::NoBucket { path, .. }
+            | Self::Denied { path, .. }
+            | Self::NoCredentials { path, .. }
+            | Self::NoConditionalPut { path, .. }
+            | Self::Io { path, .. } => path,
+            Self::UnknownState { .. }
+            | Self::Foreign { .. }
+            | Self::TopicRecreated { .. }
+            | Self::OtherKind { .. }
+            | Self::OutOfOrder { .. } => std::path::Path::new(""),
         }
     }
 

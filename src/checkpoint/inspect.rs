@@ -19,12 +19,12 @@ use super::{
     state::Checkpoint,
 };
 
-/// A checkpoint's file.
+/// A checkpoint's file, or object.
 #[derive(Debug)]
 pub struct CheckpointFile {
     /// The number in its name.
     pub id: u64,
-    /// The file.
+    /// The file; the URL of an object.
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -95,10 +95,7 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
         verified.checkpoints += 1;
         match &file.checkpoint {
             Ok(checkpoint) => {
-                if checkpoint.id != file.id {
-                    let why = format!("it holds checkpoint {}", checkpoint.id);
-                    verified.faults.push(Fault { path: file.path.clone(), why });
-                }
+                verified.check_id(&file, checkpoint);
                 named.extend(checkpoint.stored_states().cloned());
                 verified.states_of(dir, &file.path, checkpoint);
             }
@@ -141,7 +138,15 @@ impl Verified {
         }
     }
 
-    fn fault(&mut self, path: PathBuf, error: &StoreError) {
+    /// The name of a checkpoint says its number.
+    pub(super) fn check_id(&mut self, file: &CheckpointFile, checkpoint: &Checkpoint) {
+        if checkpoint.id != file.id {
+            let why = format!("it holds checkpoint {}", checkpoint.id);
+            self.faults.push(Fault { path: file.path.clone(), why });
+        }
+    }
+
+    pub(super) fn fault(&mut self, path: PathBuf, error: &StoreError) {
         self.faults.push(Fault { path, why: fault(error) });
     }
 }

@@ -67,9 +67,10 @@ const RECOVERIES: &str = "kafka_2pc_recoveries_total";
 const RESUMED: &str = "kafka_2pc_resumed_transactions_total";
 const ABORTED: &str = "kafka_2pc_aborted_transactions_total";
 const LOST: &str = "kafka_2pc_lost_transactions_total";
+const FENCED: &str = "kafka_2pc_fenced_total";
 
 /// Every metric of a job. All have the label `prefix`; those of one subtask have `subtask`, too.
-pub const TABLE: [Described; 20] = {
+pub const TABLE: [Described; 21] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         row(RECORDS, Counter, Unit::Count, "Records that sinks took."),
@@ -112,6 +113,7 @@ pub const TABLE: [Described; 20] = {
             Unit::Count,
             "Transactions whose records are lost, or may be, and were passed over.",
         ),
+        row(FENCED, Counter, Unit::Count, "How often another owner, or a timeout, took an id from the job."),
     ]
 };
 
@@ -168,7 +170,7 @@ impl Job {
 
     /// What counts for the whole job is there from the start: an alert on its growth sees the first step.
     fn begin(&self) {
-        for name in [COMPLETED, FAILED, RECOVERIES, RESUMED, ABORTED, LOST] {
+        for name in [COMPLETED, FAILED, RECOVERIES, RESUMED, ABORTED, LOST, FENCED] {
             counter!(name, self.labels()).increment(0);
         }
     }
@@ -206,6 +208,7 @@ impl Job {
                 }
             }
             JobEvent::NotCommitted { task, .. } => counter!(NOT_COMMITTED, self.of(task)).increment(1),
+            JobEvent::Fenced { .. } => counter!(FENCED, self.labels()).increment(1),
             JobEvent::GivenUp { .. } => counter!(LOST, self.labels()).increment(1),
             JobEvent::Recovered { report } => {
                 // Checkpoints that were under way are gone, and writers begin to count anew.

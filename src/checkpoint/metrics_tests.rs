@@ -56,6 +56,7 @@ fn a_checkpoint_is_measured_from_its_trigger_and_a_commit_until_it_is_visible() 
         JobEvent::NotCommitted { task: &task, transactional_id },
         JobEvent::NotCommitted { task: &task, transactional_id },
         JobEvent::GivenUp { task: &task, transactional_id },
+        JobEvent::Fenced { task: &task },
     ]);
     expect(
         &told,
@@ -66,6 +67,7 @@ fn a_checkpoint_is_measured_from_its_trigger_and_a_commit_until_it_is_visible() 
             "kafka_2pc_successful_committables_total{prefix=\"job\",subtask=\"3\"} 1",
             "kafka_2pc_failed_committables_total{prefix=\"job\",subtask=\"3\"} 2",
             "kafka_2pc_lost_transactions_total{prefix=\"job\"} 1",
+            "kafka_2pc_fenced_total{prefix=\"job\"} 1",
             "kafka_2pc_commit_latency_seconds_sum{prefix=\"job\",subtask=\"3\"} 1.5",
             "kafka_2pc_visibility_latency_seconds_sum{prefix=\"job\",subtask=\"3\"} 2",
             "kafka_2pc_visibility_latency_seconds_count{prefix=\"job\",subtask=\"3\"} 1",

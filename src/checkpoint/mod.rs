@@ -31,13 +31,13 @@ pub mod timeline;
 pub use ::object_store;
 pub use binding::Binding;
 pub use directory::{CommittableFile, DirectoryStore};
-pub use directory_read::{read_committable, read_newest};
+pub use directory_read::{read_committable, read_committables, read_newest};
 pub use error::StoreError;
 pub use handle::{INLINE_STATE_BYTES, OperatorState, StateHandle};
 pub use inspect::{CheckpointFile, Fault, Verified, read_checkpoints, verify};
 pub use memory::MemoryStore;
 #[cfg(feature = "object-store")]
-pub use object::{ObjectCheckpointStore, ObjectStoreConfig};
+pub use object::{LocationError, ObjectCheckpointStore, ObjectLocation, ObjectState, ObjectStoreConfig};
 pub use state::{Checkpoint, ListedCommittable};
 pub use store::{CheckpointStore, JobStore, StateStore, StorePoint};
 

@@ -30,6 +30,12 @@ pub(super) fn attempt_name(id: u64, owner_epoch: u64, attempt: u64) -> String {
     format!("{}-{owner_epoch}-{attempt}", checkpoint_name(id))
 }
 
+/// The number of the checkpoint that this attempt was to write.
+#[cfg(feature = "object-store")]
+pub(super) fn attempt_id(name: &str) -> Option<u64> {
+    checkpoint_id(name.rsplit_once('-')?.0.rsplit_once('-')?.0)
+}
+
 /// The epoch of the owner that made this attempt.
 #[cfg(feature = "object-store")]
 pub(super) fn attempt_owner(name: &str) -> Option<u64> {

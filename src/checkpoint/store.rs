@@ -50,8 +50,9 @@ pub trait CheckpointStore: Send {
         async { Ok(()) }.boxed()
     }
 
-    /// Keeps a prepared transaction by itself, from where it can be committed by hand; the path of its file, if the store
-    /// has files. One that a durable checkpoint lists is kept already. A store that keeps none does nothing.
+    /// Keeps a prepared transaction by itself, from where it can be committed by hand; where it lies, if others can find it
+    /// there ([`place`](Self::place)). One that a durable checkpoint lists is kept already. A store that keeps none does
+    /// nothing.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -64,6 +65,13 @@ pub trait CheckpointStore: Send {
     ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
         _ = committable;
         async { Ok(None) }.boxed()
+    }
+
+    /// Where a prepared transaction lies that is kept by itself, or would lie, if others can find it there: the path of its
+    /// file, or its URL. `None` for a store that keeps none, or does not tell.
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        _ = committable;
+        None
     }
 
     /// Where large state goes, usable from many subtasks while checkpoints are written.

@@ -20,6 +20,9 @@ pub(super) struct Args {
     /// How long the markers of a decided transaction are delayed, as on a busy cluster
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
     marker_delay: Duration,
+    /// How long the answer to each Produce is delayed, as by slow replicas
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration)]
+    produce_delay: Duration,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
@@ -32,6 +35,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         listen: args.listen,
         unknown_topics,
         marker_delay: args.marker_delay,
+        produce_delay: args.produce_delay,
         ..BrokerConfig::default()
     };
     // Before anybody is told that we listen: a signal must not find nobody home.

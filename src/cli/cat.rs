@@ -184,7 +184,8 @@ fn warn_of_hidden(
     if !hidden.is_empty() {
         hidden.sort();
         context.warn(format!(
-            "open transactions hide later records of {}; `kafka-2pc txn list` shows them",
+            "open transactions hide later records of {}. `kafka-2pc txn list --open` shows them; if their job is \
+             down, start it again, and if it never will be, `kafka-2pc txn leftovers --prefix P --abort --force`",
             hidden.join(", ")
         ));
     }

@@ -21,6 +21,7 @@ mod parent;
 mod pipe;
 mod policy;
 mod settings;
+mod state;
 mod timeline;
 mod txn;
 
@@ -109,8 +110,8 @@ async fn run(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Mirror(args) => mirror::run(context, args).await,
         Command::Cat(args) => cat::run(context, args).await,
         Command::Txn(args) => txn::run(context, args).await,
-        Command::Checkpoints(args) => checkpoints::run(context, args),
-        Command::Timeline(args) => timeline::run(context, &args),
+        Command::Checkpoints(args) => checkpoints::run(context, args).await,
+        Command::Timeline(args) => timeline::run(context, &args).await,
         Command::Broker(args) => broker::run(context, args).await,
         Command::Demo => demo::run(context).await,
         Command::Completions(args) => completions::run::<Cli>(&args),

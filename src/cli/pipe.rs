@@ -5,12 +5,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::json;
 
 use super::{
+    Usage,
     context::{Context, tell},
     crash,
     exit::Exit,
     format::{Format, FormatName},
-    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{
+        self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_cure, tell_hanging,
+        tell_lost, told,
+    },
     settings::{Command, JobConfig},
+    state::shown,
 };
 use crate::{
     checkpoint::{
@@ -80,6 +85,11 @@ impl LineFormat for Format {
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    if args.stop_after.is_some() && !args.options.keeps_state() {
+        return Err(
+            Usage("--stop-after needs a --state that is kept: nobody could commit it".to_owned()).into()
+        );
+    }
     let steps = crash::steps()?;
     let settings = args.options.settings()?;
     let client = context.client_config_or(settings.bootstrap())?.probe(steps.probe());
@@ -95,6 +105,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let job = job(context, &args, &mut *store, (&config, watched)).await?;
     let result = attempts(context, &client, &mut *store, (&job, &config.run)).await;
     observers.close().await;
+    job::close(context, &mut *store).await;
     report(context, result, &args)
 }
 
@@ -202,8 +213,7 @@ fn report(
     args: &Args,
 ) -> anyhow::Result<Exit> {
     for open in &summary.open {
-        let path = open.path.as_deref().map(std::path::absolute).transpose()?;
-        let path = path.map(|p| p.display().to_string()).unwrap_or_default();
+        let path = open.path.as_deref().map(shown).transpose()?.unwrap_or_default();
         let id = open.committable.transactional_id.as_str();
         let line = if context.json() {
             json!({"committable": path, "transactional_id": id}).to_string()
@@ -214,11 +224,11 @@ fn report(
     }
     if let Some((line, what)) = &summary.bad_line {
         // Without state a second run begins at the first line, and what is in the topic would be there twice.
-        let remedy = match args.options.state {
-            Some(_) => {
+        let remedy = match args.options.keeps_state() {
+            true => {
                 "Mend the line and run the same command again, or pass such lines over with --on-bad-line skip"
             }
-            None => {
+            false => {
                 "Go on with this line and those behind it: without --state, a second run writes all of them again"
             }
         };
@@ -251,6 +261,7 @@ fn report(
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        tell_cure(&error);
         if let PipelineError::Refused { lines, .. } = &error {
             tell(remedy(lines, args));
         }
@@ -265,12 +276,12 @@ fn report(
 
 /// What to do about a record that a broker refused.
 fn remedy(lines: &RefusedLines, args: &Args) -> String {
-    let again = match (&args.options.state, args.on_bad_line, lines) {
-        (None, _, _) => "Without --state, a second run writes again what this one has committed",
-        (Some(_), BadLineArg::Stop, RefusedLines::Named(_)) => {
+    let again = match (args.options.keeps_state(), args.on_bad_line, lines) {
+        (false, _, _) => "Without --state, a second run writes again what this one has committed",
+        (true, BadLineArg::Stop, RefusedLines::Named(_)) => {
             "Mend the line and run the same command again, or pass such lines over with --on-bad-line skip"
         }
-        (Some(_), BadLineArg::Stop, RefusedLines::Among(_)) | (Some(_), BadLineArg::Skip, _) => {
+        (true, BadLineArg::Stop, RefusedLines::Among(_)) | (true, BadLineArg::Skip, _) => {
             "Mend the line, or the setting of the topic that forbids it, and run the same command again"
         }
     };

@@ -1,6 +1,7 @@
 //! What can go wrong, one type per kind of call.
 
 use crate::{
+    ids::{GroupId, TopicPartition},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
@@ -60,6 +61,40 @@ pub enum TopicError {
     Client(#[from] ClientError),
 }
 
+/// The committed offsets of a consumer group can't be told.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum OffsetsError {
+    /// An access rule hides them.
+    #[error(
+        "offsets of the consumer group {group} may not be seen{}: DESCRIBE on the group and the topic is needed",
+        of(partition.as_ref())
+    )]
+    Denied {
+        /// The group.
+        group: GroupId,
+        /// The partition, if it is about one.
+        partition: Option<TopicPartition>,
+    },
+    /// A broker refused, also because a transaction held an offset back for too long (`UNSTABLE_OFFSET_COMMIT`).
+    #[error("offsets of the consumer group {group}{}: {}", of(partition.as_ref()), code.name())]
+    Refused {
+        /// The group.
+        group: GroupId,
+        /// The partition, if it is about one.
+        partition: Option<TopicPartition>,
+        /// The broker's error code.
+        code: ErrorCode,
+    },
+    /// No usable answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+fn of(partition: Option<&TopicPartition>) -> String {
+    partition.map_or_else(String::new, |partition| format!(" of {partition}"))
+}
+
 /// Why a record was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -100,6 +135,14 @@ pub enum SendError {
     /// The record can't be compressed.
     #[error("{0}")]
     Seal(String),
+    /// Offsets for a consumer group that no broker would take.
+    #[error("offsets of the consumer group {group:?}: {why}")]
+    Offsets {
+        /// The group.
+        group: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The transaction can only be aborted.
     #[error("the transaction must be aborted: {0}")]
     Failed(Cause),
@@ -109,9 +152,10 @@ impl From<SendError> for TrySendError {
     fn from(e: SendError) -> Self {
         match e {
             SendError::Failed(cause) => Self::Failed(cause),
-            SendError::NoSuchPartition { .. } | SendError::TooLarge { .. } | SendError::Seal(_) => {
-                Self::Record(e)
-            }
+            SendError::NoSuchPartition { .. }
+            | SendError::TooLarge { .. }
+            | SendError::Seal(_)
+            | SendError::Offsets { .. } => Self::Record(e),
         }
     }
 }

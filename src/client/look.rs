@@ -49,8 +49,8 @@ pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -
                 })
             }
             MetadataVerdict::Missing => PartitionMeta::Missing,
+            MetadataVerdict::Denied => PartitionMeta::Denied,
             MetadataVerdict::Retry
-            | MetadataVerdict::Denied
             | MetadataVerdict::InvalidName
             | MetadataVerdict::Rebootstrap
             | MetadataVerdict::Failed => PartitionMeta::NotKnown,

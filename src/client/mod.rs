@@ -8,6 +8,7 @@ mod error;
 mod evidence;
 mod first;
 mod fit;
+mod groups;
 mod look;
 mod offsets;
 mod partitioner;
@@ -22,20 +23,25 @@ mod topic;
 mod transaction;
 mod writer;
 
-pub use crate::exchange::{Isolation, OffsetAt};
+pub use crate::{
+    exchange::{Isolation, OffsetAt},
+    ids::GroupId,
+    proto::offsets::{ConsumerGroupMetadata, OffsetAndMetadata},
+};
 pub use admin::{
     Admin, AdminError, Blind, ProducerState, ProducersUnknown, TransactionDescription, TransactionFilter,
     TransactionListing, TransactionSummary,
 };
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
-pub use error::{ClientError, EndError, PrepareError, SendError, TopicError, TrySendError};
+pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};
 pub use repair::RepairError;
 pub use resume::{ResumeBuilder, Resumed};
 pub use topic::Topic;
+pub(crate) use transaction::LEFT_OPEN;
 pub use transaction::{Prepared, Transaction};
 
 use std::{sync::Arc, time::Duration};

@@ -238,15 +238,23 @@ fn warn(committable: &Committable, alarm: Alarm) {
     match alarm {
         Alarm::Concurrent { .. } => tracing::warn!(
             transactional_id = %id, %identity,
-            "the coordinator has been ending this transaction for a while: a partition leader may be down"
+            "the coordinator has been ending this transaction for a while: a partition leader may be down. {}",
+            PendingCause::Concurrent.cure()
         ),
         Alarm::Stuck => tracing::warn!(
             transactional_id = %id, %identity,
-            "the coordinator refuses the version of this transaction: the id is stuck until its coordinator moves"
+            "the coordinator refuses the version of this transaction: the id is stuck until its coordinator moves. {}",
+            PendingCause::Stuck.cure()
         ),
         Alarm::Leaderless => tracing::warn!(
             transactional_id = %id, %identity,
-            "a partition of this transaction has no leader: the end waits for one"
+            "a partition of this transaction has no leader: the end waits for one. {}",
+            PendingCause::Leaderless.cure()
+        ),
+        Alarm::Slow { cause, waited } => tracing::warn!(
+            transactional_id = %id, %identity,
+            "not decided for {waited:?}: {cause}. {}",
+            cause.cure()
         ),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use super::{config::ClientConfig, error::ClientError, first::first};
 use crate::{
     exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
-    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
+    ids::{CoordinatorKey, GroupId, Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
     net::{CallError, Clock, Connection, ConnectionConfig, Connector},
     proto::{
         backoff::Backoff,
@@ -133,7 +133,11 @@ impl Router {
     }
 
     pub(crate) fn forget_coordinator(&self, id: &TransactionalId) {
-        self.state().cluster.forget_coordinator(id);
+        self.state().cluster.forget_coordinator(&CoordinatorKey::Transaction(id.clone()));
+    }
+
+    pub(crate) fn forget_group_coordinator(&self, group: &GroupId) {
+        self.state().cluster.forget_coordinator(&CoordinatorKey::Group(group.clone()));
     }
 
     /// The connection to a broker for a purpose; `None` if the broker is not known. One that was closed is
@@ -319,18 +323,30 @@ impl Router {
         &self,
         id: &TransactionalId,
     ) -> Result<Result<NodeId, NotFound>, ClientError> {
-        if let Some(node) = self.state().cluster.coordinator(id) {
+        self.coordinator_of(CoordinatorKey::Transaction(id.clone())).await
+    }
+
+    /// The coordinator of a consumer group.
+    pub(crate) async fn group_coordinator(
+        &self,
+        group: &GroupId,
+    ) -> Result<Result<NodeId, NotFound>, ClientError> {
+        self.coordinator_of(CoordinatorKey::Group(group.clone())).await
+    }
+
+    async fn coordinator_of(&self, key: CoordinatorKey) -> Result<Result<NodeId, NotFound>, ClientError> {
+        if let Some(node) = self.state().cluster.coordinator(&key) {
             return Ok(Ok(node));
         }
         if self.nodes().is_empty() {
             self.metadata(Some(Vec::new())).await?;
         }
-        match self.ask_any(FindCoordinator { transactional_id: id.clone() }).await? {
+        match self.ask_any(FindCoordinator { key: key.clone() }).await? {
             Ok(node) => {
                 if self.state().cluster.address(node).is_none() {
                     self.metadata(Some(Vec::new())).await?;
                 }
-                self.state().cluster.learn_coordinator(id.clone(), node);
+                self.state().cluster.learn_coordinator(key, node);
                 Ok(Ok(node))
             }
             Err((code, message)) => {

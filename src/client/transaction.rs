@@ -34,6 +34,8 @@ use crate::{
     wire::batch::BatchBuilder,
 };
 
+mod offsets;
+
 /// An open transaction.
 ///
 /// Records are taken synchronously and without a lock; a task of its own sends them. Dropping it aborts the
@@ -98,6 +100,10 @@ pub enum Prepared {
 
 /// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
 const LOOK_EVERY: u32 = 64;
+
+/// What is logged of a transaction that could not be aborted.
+pub(crate) const LEFT_OPEN: &str = "the open transaction is left to the next recovery: readers stall there until the job is \
+                                    started again, or until transaction.timeout.ms is over";
 
 /// How long a failed prepare or commit waits for the abort that follows.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
@@ -229,7 +235,7 @@ impl Transaction {
     }
 
     /// Done when memory became free, or the transaction failed, after this was first polled.
-    pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+    pub(crate) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let link = Arc::clone(&self.link);
         async move { link.freed.notified().await }
     }
@@ -303,17 +309,24 @@ impl Transaction {
     async fn end(mut self, goal: Goal) -> Ending {
         if goal != Goal::Abort {
             if let Err(SendError::Failed(cause)) = self.seal_where(|_| true) {
-                _ = tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await;
+                self.abort_at_last().await;
                 return failed(cause);
             }
         }
         match (self.ask_end(goal).await, goal) {
             (Ending::Failed(cause), Goal::Prepare | Goal::Commit) => {
-                // There is only one way left; it goes on in the background if it takes longer.
-                _ = tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await;
+                self.abort_at_last().await;
                 Ending::Failed(cause)
             }
             (ending, _) => ending,
+        }
+    }
+
+    /// There is only one way left; it goes on in the background if it takes longer.
+    async fn abort_at_last(&self) {
+        if tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await.is_err() {
+            let id = &self.shared.transactional_id;
+            tracing::warn!(transactional_id = %id, waited = ?ABORT_WAIT, "its abort is not answered: {LEFT_OPEN}");
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     calls::{ask_coordinator, end_abort, produced, replaced, topic_replaced},
+    groups,
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
     router::Purpose,
@@ -25,6 +26,7 @@ use crate::{
         cause::{Cause, CauseKind},
         committable::{Committable, CommittablePartition},
         numbers::Numbers,
+        offsets::GroupOffsets,
         outbox::{self, BatchId, FirstBatch, Limits},
         transaction::{
             self as machine, AbortFact, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version,
@@ -40,6 +42,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Command {
     Batch(Box<Sealed>),
+    Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
     End(Goal, oneshot::Sender<Ending>),
 }
@@ -129,7 +132,7 @@ async fn refuse(
         // Whoever asked may have gone.
         match command {
             Command::Batch(_) => {}
-            Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
+            Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
             Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
             Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
                 _ = reply.send(Ending::Fenced(cause.clone()));
@@ -154,6 +157,8 @@ struct Task {
     /// Commands that came before there was an identity.
     early: VecDeque<Command>,
     flushes: VecDeque<oneshot::Sender<Result<(), Cause>>>,
+    /// Who waits for offsets to be taken, in the machine's order.
+    offsets: VecDeque<oneshot::Sender<Result<(), Cause>>>,
     end: Option<oneshot::Sender<Ending>>,
     cause: Option<Cause>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
@@ -200,6 +205,7 @@ impl Task {
             began_ms: None,
             early: VecDeque::new(),
             flushes: VecDeque::new(),
+            offsets: VecDeque::new(),
             end: None,
             cause: None,
             calls: FuturesUnordered::new(),
@@ -254,16 +260,20 @@ impl Task {
     fn command(&mut self, command: Command) -> Option<Input> {
         match command {
             Command::Batch(sealed) => Some(self.take(*sealed)),
-            Command::Flush(reply) => match &self.cause {
-                Some(cause) => {
-                    _ = reply.send(Err(cause.clone()));
-                    None
-                }
-                None => {
-                    self.flushes.push_back(reply);
-                    Some(Input::Flush)
-                }
-            },
+            Command::Offsets(_, reply) | Command::Flush(reply) if self.cause.is_some() => {
+                _ = reply.send(Err(self.cause.clone().unwrap_or_else(aborted)));
+                None
+            }
+            Command::Offsets(offsets, reply) => {
+                self.offsets.push_back(reply);
+                self.began_ms.get_or_insert_with(Clock::wall_ms);
+                let deadline = self.shared.router.clock.now().after(self.shared.config.delivery_timeout);
+                Some(Input::Offsets { offsets, deadline })
+            }
+            Command::Flush(reply) => {
+                self.flushes.push_back(reply);
+                Some(Input::Flush)
+            }
             Command::End(goal, reply) => {
                 self.end = Some(reply);
                 Some(Input::End(goal))
@@ -305,6 +315,19 @@ impl Task {
         while let Some(effect) = self.machine.poll_effect() {
             match effect {
                 Effect::AddPartitions(partitions) => self.add_partitions(partitions),
+                Effect::AddOffsets(group) => {
+                    self.calls.push(groups::add(Arc::clone(&self.shared), self.identity, group).boxed());
+                }
+                Effect::CommitOffsets(offsets) => {
+                    let under = (self.identity, self.version);
+                    self.calls.push(groups::commit(Arc::clone(&self.shared), under, offsets).boxed());
+                }
+                Effect::OffsetsStored => {
+                    if let Some(reply) = self.offsets.pop_front() {
+                        _ = reply.send(Ok(()));
+                    }
+                }
+                Effect::ForgetGroupCoordinator(group) => self.shared.router.forget_group_coordinator(&group),
                 Effect::Produce(produce) => self.produce(&produce),
                 Effect::FindLeaders(partitions) => self.find_leaders(partitions),
                 Effect::CheckTopics => self.check_topics(),
@@ -334,7 +357,7 @@ impl Task {
     fn failed(&mut self, cause: Cause) {
         tracing::warn!(transactional_id = %self.shared.transactional_id, %cause, "the transaction must be aborted");
         self.link.fail(cause.clone());
-        for reply in self.flushes.drain(..) {
+        for reply in self.flushes.drain(..).chain(self.offsets.drain(..)) {
             _ = reply.send(Err(cause.clone()));
         }
         if let Some(reply) = self.end.take() {
@@ -487,7 +510,7 @@ impl Task {
         if let Ending::Fenced(cause) | Ending::Abandoned(cause) = &ending {
             self.link.fail(cause.clone());
         }
-        for reply in self.flushes.drain(..) {
+        for reply in self.flushes.drain(..).chain(self.offsets.drain(..)) {
             _ = reply.send(Err(cause_of(&ending)));
         }
         let left: Vec<_> = self.batches.keys().copied().collect();
@@ -515,7 +538,11 @@ impl Task {
         let began = evidence.start_ms.or(self.began_ms);
         let timeout_ms = millis(self.shared.config.transaction_timeout);
         let partitions = evidence.partitions.into_iter().map(|(p, acked)| CommittablePartition {
-            topic_id: self.topic_ids.get(&p.topic).copied().unwrap_or(TopicId::UNKNOWN),
+            topic_id: self
+                .topic_ids
+                .get(&p.topic)
+                .copied()
+                .unwrap_or_else(|| self.shared.router.topic_id(&p.topic)),
             topic: p.topic,
             partition: p.partition,
             offset: acked.offset,

@@ -1,4 +1,4 @@
-//! Finding and asking transaction coordinators: FindCoordinator (10), DescribeTransactions (65),
+//! Finding coordinators, and asking those of transactions: FindCoordinator (10), DescribeTransactions (65),
 //! ListTransactions (66).
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use super::{
     Answered, Call, ExchangeError, Head, decode_message, frame_message, str_bytes, throttle, transaction::id,
 };
 use crate::{
-    ids::{Identity, NodeId, ProducerId, TopicPartition, TransactionalId},
+    ids::{CoordinatorKey, Identity, NodeId, ProducerId, TopicPartition, TransactionalId},
     proto::resume::CoordinatorState,
     wire::{
         api::Api,
@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-/// Asks any broker who coordinates a transactional id.
+/// Asks any broker who coordinates a transactional id or a group.
 #[derive(Debug, Clone)]
 pub struct FindCoordinator {
-    /// The transactional id.
-    pub transactional_id: TransactionalId,
+    /// What is coordinated.
+    pub key: CoordinatorKey,
 }
 
 /// Asks the coordinator what it knows of a transaction (KIP-664).
@@ -79,12 +79,19 @@ impl Call for FindCoordinator {
     }
 
     fn floor(&self) -> i16 {
-        FIND_TRANSACTION_COORDINATOR
+        match self.key {
+            CoordinatorKey::Group(_) => 0,
+            CoordinatorKey::Transaction(_) => FIND_TRANSACTION_COORDINATOR,
+        }
     }
 
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
-        let key = str_bytes(self.transactional_id.as_str());
-        let message = FindCoordinatorRequest::default().with_key_type(1);
+        let key = str_bytes(self.key.as_str());
+        let key_type = match self.key {
+            CoordinatorKey::Group(_) => 0,
+            CoordinatorKey::Transaction(_) => 1,
+        };
+        let message = FindCoordinatorRequest::default().with_key_type(key_type);
         let message =
             if head.version >= 4 { message.with_coordinator_keys(vec![key]) } else { message.with_key(key) };
         frame_message(Api::FindCoordinator, head, &message)
@@ -93,7 +100,7 @@ impl Call for FindCoordinator {
     fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
         let r: FindCoordinatorResponse = decode_message(Api::FindCoordinator, version, body)?;
         let (node, code, message) = if version >= 4 {
-            let found = r.coordinators.iter().find(|c| *c.key == *self.transactional_id.as_str());
+            let found = r.coordinators.iter().find(|c| *c.key == *self.key.as_str());
             let malformed = || ExchangeError::malformed(Api::FindCoordinator, version, "our key is missing");
             let c = found.ok_or_else(malformed)?;
             (c.node_id.0, c.error_code, c.error_message.clone())

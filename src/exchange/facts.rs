@@ -2,15 +2,19 @@
 
 use super::{Described, Ended, Produced};
 use crate::{
-    ids::{Identity, TopicPartition},
+    ids::{GroupId, Identity, TopicPartition},
     proto::{
         cause::{Cause, CauseKind},
         initialize,
         numbers::Numbers,
+        offsets::GroupOffsets,
         outbox::BatchFact,
         resume::{self, CoordinatorState, TransactionView},
-        transaction::{AbortFact, AddFact},
-        verdict::{self, AddPartitionVerdict, DescribeTransactionsVerdict, EndTxnVerdict, ProduceVerdict},
+        transaction::{AbortFact, AddFact, OffsetsFact},
+        verdict::{
+            self, AddOffsetsVerdict, AddPartitionVerdict, DescribeTransactionsVerdict, EndTxnVerdict,
+            ProduceVerdict, TxnOffsetCommitVerdict,
+        },
     },
     wire::code::ErrorCode,
 };
@@ -105,6 +109,72 @@ fn severity(fact: &AddFact) -> u8 {
         AddFact::Refused(_) => 4,
         AddFact::Fenced(_) => 5,
     }
+}
+
+/// What an AddOffsetsToTxn answer means.
+#[must_use]
+pub fn offsets_added(group: &GroupId, code: ErrorCode) -> AddFact {
+    let cause = |kind| Cause::new(kind, of_group(group, code));
+    match verdict::add_offsets(0, code) {
+        AddOffsetsVerdict::Added => AddFact::Added,
+        AddOffsetsVerdict::RetrySoon => AddFact::RetrySoon,
+        AddOffsetsVerdict::Retry | AddOffsetsVerdict::NotKnown => AddFact::Retry,
+        AddOffsetsVerdict::Relookup => AddFact::CoordinatorMoved,
+        AddOffsetsVerdict::GroupDenied | AddOffsetsVerdict::Denied => {
+            AddFact::Refused(cause(CauseKind::Denied))
+        }
+        AddOffsetsVerdict::Abortable | AddOffsetsVerdict::Contradiction => {
+            AddFact::Refused(cause(CauseKind::InvalidState))
+        }
+        AddOffsetsVerdict::Fatal => AddFact::Refused(cause(CauseKind::Refused)),
+        AddOffsetsVerdict::Fenced => AddFact::Fenced(cause(CauseKind::Fenced)),
+    }
+}
+
+/// What a TxnOffsetCommit answer means as a whole: the worst partition decides, and all are asked for again if one that
+/// the answer leaves out, or refuses for now, is among them.
+#[must_use]
+pub fn offsets_committed(
+    asked: &GroupOffsets,
+    (version, answer): (i16, &[(TopicPartition, ErrorCode)]),
+) -> OffsetsFact {
+    let mut whole = OffsetsFact::Stored { on: None };
+    for partition in asked.offsets.keys() {
+        let code = answer.iter().find(|(p, _)| p == partition).map(|(_, code)| *code);
+        let fact = code.map_or(OffsetsFact::Retry, |code| {
+            offsets_fact(&asked.group.group_id, partition, (version, code))
+        });
+        if fact.severity() > whole.severity() {
+            whole = fact;
+        }
+    }
+    whole
+}
+
+fn offsets_fact(
+    group: &GroupId,
+    partition: &TopicPartition,
+    (version, code): (i16, ErrorCode),
+) -> OffsetsFact {
+    let cause = |kind| Cause::new(kind, of_group(group, code)).on(partition.clone());
+    OffsetsFact::Refused(match verdict::txn_offset_commit(version, code) {
+        TxnOffsetCommitVerdict::Stored => return OffsetsFact::Stored { on: None },
+        TxnOffsetCommitVerdict::Retry => return OffsetsFact::Retry,
+        TxnOffsetCommitVerdict::RetrySoon => return OffsetsFact::RetrySoon,
+        TxnOffsetCommitVerdict::Relookup => return OffsetsFact::CoordinatorMoved,
+        TxnOffsetCommitVerdict::Fenced => return OffsetsFact::Fenced(cause(CauseKind::Fenced)),
+        TxnOffsetCommitVerdict::GroupMoved => cause(CauseKind::GroupMoved),
+        TxnOffsetCommitVerdict::GroupDenied
+        | TxnOffsetCommitVerdict::TopicDenied
+        | TxnOffsetCommitVerdict::Denied => cause(CauseKind::Denied),
+        TxnOffsetCommitVerdict::Unacceptable | TxnOffsetCommitVerdict::Fatal => cause(CauseKind::Refused),
+        TxnOffsetCommitVerdict::Abortable => cause(CauseKind::InvalidState),
+        TxnOffsetCommitVerdict::Stuck => cause(CauseKind::Unsupported),
+    })
+}
+
+fn of_group(group: &GroupId, code: ErrorCode) -> String {
+    format!("offsets of the consumer group {group}: {}", code.name())
 }
 
 /// What an answer to the live producer's EndTxn(abort) means.

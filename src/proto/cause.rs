@@ -29,6 +29,9 @@ pub enum CauseKind {
     Unsupported,
     /// The broker refused the data itself: bad checksum, time stamp, compression.
     Refused,
+    /// The member that offsets belong to has left its consumer group, or is in an older generation of it: others read
+    /// its partitions now.
+    GroupMoved,
     /// Nothing answered in time.
     Unreachable,
     /// The owner gave the transaction up.
@@ -51,6 +54,7 @@ impl CauseKind {
             | Self::TimeoutTooLarge
             | Self::Unsupported
             | Self::Refused
+            | Self::GroupMoved
             | Self::Dropped => false,
         }
     }
@@ -87,6 +91,13 @@ impl Cause {
         Self { records, ..self }
     }
 
+    /// True when a broker says that somebody else has ended the transaction: a newer owner of its id, or its timeout. The answers to
+    /// Produce do not tell the two apart.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        matches!(self.kind, CauseKind::Fenced | CauseKind::InvalidState)
+    }
+
     /// True when the transactional id belongs to somebody else now.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
@@ -94,12 +105,18 @@ impl Cause {
     }
 }
 
+/// What is to be known wherever somebody else has ended a transaction.
+const TAKEN: &str = ". Another owner has taken the transactional id over, or the timeout has aborted its transaction. If the \
+                      former process still runs, or the state was copied, stop one of the two; if another job has the same \
+                      prefix, give each its own (--transactional-id-prefix)";
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.partition {
-            Some(partition) => write!(f, "{partition}: {}", self.detail),
-            None => f.write_str(&self.detail),
+            Some(partition) => write!(f, "{partition}: {}", self.detail)?,
+            None => f.write_str(&self.detail)?,
         }
+        if self.is_taken() { f.write_str(TAKEN) } else { Ok(()) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::ids::{NodeId, TopicId, TopicName, TopicPartition, TransactionalId};
+use crate::ids::{CoordinatorKey, NodeId, TopicId, TopicName, TopicPartition};
 
 /// The knowledge.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Cluster {
     id: Option<Arc<str>>,
     brokers: BTreeMap<NodeId, (Arc<str>, u16)>,
     topics: HashMap<TopicName, Topic>,
-    coordinators: HashMap<TransactionalId, NodeId>,
+    coordinators: HashMap<CoordinatorKey, NodeId>,
 }
 
 #[derive(Debug)]
@@ -133,20 +133,20 @@ impl Cluster {
         self.brokers.keys().copied()
     }
 
-    /// The coordinator of a transactional id, if it was found and not forgotten.
+    /// The coordinator of a transactional id or a group, if it was found and not forgotten.
     #[must_use]
-    pub fn coordinator(&self, id: &TransactionalId) -> Option<NodeId> {
-        self.coordinators.get(id).copied()
+    pub fn coordinator(&self, key: &CoordinatorKey) -> Option<NodeId> {
+        self.coordinators.get(key).copied()
     }
 
     /// A coordinator was found.
-    pub fn learn_coordinator(&mut self, id: TransactionalId, node: NodeId) {
-        self.coordinators.insert(id, node);
+    pub fn learn_coordinator(&mut self, key: CoordinatorKey, node: NodeId) {
+        self.coordinators.insert(key, node);
     }
 
     /// The coordinator is no longer where it was.
-    pub fn forget_coordinator(&mut self, id: &TransactionalId) {
-        self.coordinators.remove(id);
+    pub fn forget_coordinator(&mut self, key: &CoordinatorKey) {
+        self.coordinators.remove(key);
     }
 
     /// A broker can't be reached: nothing is coordinated there, as far as we know.
@@ -158,6 +158,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{GroupId, TransactionalId};
 
     fn leader(node: i32, epoch: i32) -> Leader {
         Leader { node: Some(NodeId(node)), epoch }
@@ -190,7 +191,9 @@ mod tests {
     #[test]
     fn coordinators_at_a_dead_broker_are_forgotten() {
         let mut c = Cluster::default();
-        let (a, b) = (TransactionalId::new("a"), TransactionalId::new("b"));
+        // A transactional id and a group of one name have different coordinators.
+        let a = CoordinatorKey::Transaction(TransactionalId::new("a"));
+        let b = CoordinatorKey::Group(GroupId::new("a"));
         c.learn_coordinator(a.clone(), NodeId(1));
         c.learn_coordinator(b.clone(), NodeId(2));
         c.forget_coordinators_at(NodeId(1));

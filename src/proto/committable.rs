@@ -31,7 +31,8 @@ pub struct Committable {
     pub deadline_ms: Option<i64>,
     /// The cluster that holds it.
     pub cluster_id: Option<Arc<str>>,
-    /// Every partition that has records of it; empty when whoever wrote it did not tell.
+    /// Every partition that has records of it, and the partitions of `__consumer_offsets` that have offsets of a group;
+    /// empty when whoever wrote it did not tell.
     pub partitions: Vec<CommittablePartition>,
 }
 
@@ -44,9 +45,9 @@ pub struct CommittablePartition {
     pub partition: i32,
     /// The topic's id when the records were written: a topic created anew has another one.
     pub topic_id: TopicId,
-    /// The offset of one acknowledged record of the transaction.
+    /// The offset of one acknowledged record of the transaction; -1 where it is not known, as for offsets of a group.
     pub offset: i64,
-    /// How many records of the transaction the partition holds.
+    /// How many records of the transaction the partition holds; offsets of a group are none.
     pub records: u64,
 }
 

@@ -65,16 +65,23 @@ pub struct DeadlineWarning {
     pub timeout: Duration,
 }
 
+const LONG_CHECKPOINT: &str = "The checkpoint takes long, or is too far from the one before: find the part that takes \
+                               the time (`kafka-2pc timeline`); if it is the flush, look at the brokers' produce \
+                               latency and under-replicated partitions";
+
+const LATE_COMMIT: &str = "See what the commit waits for; if the end is near, commit from wherever brokers can be \
+                           reached (`kafka-2pc txn commit --state DIR`)";
+
 impl fmt::Display for DeadlineWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (stage, waits) = match self.stage {
-            Stage::Open => ("open", "checkpoint"),
-            Stage::Prepared => ("prepared", "commit"),
+        let (stage, waits, cure) = match self.stage {
+            Stage::Open => ("open", "checkpoint", LONG_CHECKPOINT),
+            Stage::Prepared => ("prepared", "commit", LATE_COMMIT),
         };
         write!(
             f,
             "the {stage} transaction {} was begun {:?} ago, {} % or more of transaction.timeout.ms = {}; without its \
-             {waits} before the end of it, it is aborted",
+             {waits} before the end of it, it is aborted. {cure}",
             self.transactional_id,
             self.begun_ago,
             self.age.percent(),
@@ -87,7 +94,8 @@ impl fmt::Display for DeadlineWarning {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the transaction {transactional_id} was begun {begun_ago:?} ago, and transaction.timeout.ms is {}: its coordinator \
-     aborts it, so it is not prepared. Checkpoints are too far apart, or take too long",
+     aborts it, so it is not prepared. Checkpoints are too far apart, or take too long: interval and duration together \
+     must stay far below that timeout; find the part that takes the time (`kafka-2pc timeline`)",
     timeout.as_millis()
 )]
 pub struct TooOld {
@@ -245,5 +253,6 @@ mod tests {
         let told = all.warnings(at(8))[0].to_string();
         assert!(told.contains("prepared transaction job-0-1") && told.contains("80 %"), "{told}");
         assert!(told.contains("10000") && told.contains("commit"), "{told}");
+        assert!(told.contains("txn commit --state DIR"), "{told}");
     }
 }

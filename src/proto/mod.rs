@@ -18,6 +18,7 @@ pub mod health;
 pub mod initialize;
 pub mod naming;
 pub mod numbers;
+pub mod offsets;
 pub mod outbox;
 pub mod pool;
 pub mod read_committed;

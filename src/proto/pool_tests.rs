@@ -122,6 +122,28 @@ fn a_pool_without_a_free_id_holds_a_writer_up_for_so_long_and_no_longer() {
     let blocked = pressure.exhausted(at(16), exhausted.clone()).unwrap_err();
     assert_eq!((blocked.waited, &blocked.exhausted), (second * 3, &exhausted));
     assert!(blocked.to_string().contains("max.block.ms = 3000"), "{blocked}");
+    assert!(blocked.to_string().contains("See what the commits wait for"), "{blocked}");
+    let settling = PoolExhausted { prepared: 1, decided: 3, ..exhausted };
+    assert!(settling.cure().starts_with("Markers are slow"), "{}", settling.cure());
+}
+
+#[test]
+fn a_pool_without_a_free_id_is_told_once_each_time_that_lasts() {
+    let ms = Duration::from_millis;
+    let exhausted = PoolExhausted { capacity: 4, active: 0, prepared: 4, decided: 0 };
+    let mut pressure = Pressure::new(ms(60_000));
+    let mut told = |at: u64| {
+        let now = Moment::default().after(ms(at));
+        pressure.exhausted(now, exhausted.clone()).unwrap();
+        let due = pressure.due(now);
+        if at % 2 == 1 {
+            pressure.relieved();
+        }
+        due
+    };
+    assert_eq!([told(0), told(900), told(1_000), told(5_000)], [None, None, Some(ms(1_000)), None]);
+    assert_eq!(told(5_001), None, "and then there is a free one");
+    assert_eq!([told(6_000), told(7_200)], [None, Some(ms(1_200))]);
 }
 
 #[test]

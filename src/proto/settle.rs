@@ -19,6 +19,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     backoff::Backoff,
     committable::Committable,
+    offsets::OFFSETS_TOPIC,
     resume::{CoordinatorState, Decision, Described, Outcome, PartitionMeta},
 };
 use crate::ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition, TransactionalId};
@@ -384,7 +385,10 @@ impl Settle {
                 {
                     self.known[*place] = Known::Gone;
                 }
-                PartitionMeta::Known { .. } | PartitionMeta::NotKnown => left.push(*place),
+                PartitionMeta::Denied if self.is_beside(*place) => self.known[*place] = Known::Settled,
+                PartitionMeta::Known { .. } | PartitionMeta::Denied | PartitionMeta::NotKnown => {
+                    left.push(*place);
+                }
             }
         }
         if left.is_empty() {
@@ -392,6 +396,12 @@ impl Settle {
         }
         self.effects.push_back(SettleEffect::DescribeProducers(left.clone()));
         self.state = State::Producers(left);
+    }
+
+    /// Few may look at the log of the group coordinators. Where a marker is late or lost there, the next end of the
+    /// producer id decides a group's offsets with it: no record depends on that, so it is not waited for blindly.
+    fn is_beside(&self, place: usize) -> bool {
+        &*self.target.partitions[place].partition.topic == OFFSETS_TOPIC
     }
 
     fn producers(&mut self, now: Moment, asked: &[usize], seen: &[ProducersSeen]) {
@@ -404,6 +414,7 @@ impl Settle {
                 }
                 ProducersSeen::Open(open) => Known::Open(*open),
                 ProducersSeen::Unavailable => Known::Nothing,
+                ProducersSeen::Denied if self.is_beside(*place) => Known::Settled,
                 ProducersSeen::Denied => Known::Denied,
             };
         }

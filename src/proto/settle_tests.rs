@@ -172,3 +172,32 @@ fn a_partial_loss_is_no_decision() {
     let lost = Outcome::Lost { partitions: vec![], cause: crate::proto::resume::LossCause::Log(vec![]) };
     assert_eq!(SettleTarget::from_outcome(&committable, &lost), None);
 }
+
+/// Few may look at `__consumer_offsets`, and no record depends on it. On a topic of records the same is not known.
+#[test]
+fn a_groups_partition_is_waited_for_where_it_may_be_looked_at() {
+    let of_group = || {
+        let mut target = target();
+        target.partitions[1] = SettlePartition {
+            partition: TopicPartition::new(OFFSETS_TOPIC, 3),
+            topic_id: TOPIC,
+            offset: None,
+        };
+        Settle::new(Moment(0), target, SETTLE_PATIENCE, 1)
+    };
+    let mut seen = of_group();
+    let asked = producers_of(&mut seen, vec![ProducersSeen::NothingOpen, open(7)]);
+    assert_eq!(asked, Some(SettleEffect::DescribeTransaction), "its marker is missing");
+    let mut denied = of_group();
+    producers_of(&mut denied, vec![ProducersSeen::NothingOpen, ProducersSeen::Denied]);
+    assert_eq!(denied.result(), Some(&Ok(Settled::default())));
+    let mut hidden = of_group();
+    hidden.poll_effect();
+    let asked = give(&mut hidden, SettleInput::Topics(vec![known(), PartitionMeta::Denied]));
+    assert_eq!(asked, Some(SettleEffect::DescribeProducers(vec![0])));
+    give(&mut hidden, SettleInput::Producers(vec![ProducersSeen::NothingOpen]));
+    assert_eq!(hidden.result(), Some(&Ok(Settled::default())));
+    let mut records = machine();
+    producers_of(&mut records, vec![ProducersSeen::NothingOpen, ProducersSeen::Denied]);
+    assert!(matches!(records.result(), Some(Err(SettleError::Denied { .. }))));
+}

@@ -16,17 +16,22 @@
 //! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
 //! - Brokers find a topic by its name: before `Prepared` it is made sure that none was deleted and created anew,
 //!   for records before that are gone and those after it are somewhere else.
-//! - One AddPartitionsToTxn is under way at a time, and all are answered before `Prepared`: a late one would
+//! - Offsets of consumer groups are records of the coordinators' own log: they count as records do, so they are answered
+//!   before `Prepared` too. V1: AddOffsetsToTxn to the transaction coordinator, then TxnOffsetCommit to the group's; V2:
+//!   TxnOffsetCommit alone.
+//! - One AddPartitionsToTxn or AddOffsetsToTxn is under way at a time, and all are answered before `Prepared`: a late one would
 //!   open a transaction that nobody knows.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use super::{
     backoff::Backoff,
     cause::{Cause, CauseKind},
+    offsets::GroupOffsets,
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
 };
 use crate::{
@@ -35,11 +40,13 @@ use crate::{
 };
 
 mod interface;
+mod offsets;
 
 pub use interface::{
-    AbortFact, Acked, AddFact, Effect, Evidence, Finish, Goal, Input, Misuse, end_txn_version,
+    AbortFact, Acked, AddFact, Effect, Evidence, Finish, Goal, Input, Misuse, OffsetsFact, end_txn_version,
     end_txn_version_at,
 };
+use offsets::Offsets;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
@@ -88,6 +95,7 @@ pub struct Transaction {
     adding: Vec<TopicPartition>,
     to_add: BTreeSet<TopicPartition>,
     call: Call,
+    offsets: Offsets,
     backoff: Backoff,
     /// Set once a request that names this transaction may have reached a broker. Never cleared.
     reached: bool,
@@ -106,6 +114,7 @@ impl Transaction {
     #[must_use]
     pub fn new(version: TransactionVersion, limits: Limits, seed: u64) -> Self {
         let backoff = Backoff::new(Duration::from_millis(20), limits.retry_max, seed);
+        let offsets = Offsets::new(limits.retry_max, seed);
         Self {
             version,
             state: State::Open,
@@ -116,6 +125,7 @@ impl Transaction {
             adding: Vec::new(),
             to_add: BTreeSet::new(),
             call: Call::Idle,
+            offsets,
             backoff,
             reached: false,
             topics: Topics::NotAsked,
@@ -141,9 +151,12 @@ impl Transaction {
     pub fn handle(&mut self, now: Moment, input: Input) -> Result<(), Misuse> {
         match input {
             Input::Batch { partition, batch } => self.take(partition, batch)?,
+            Input::Offsets { offsets, deadline } => self.take_offsets(offsets, deadline)?,
             Input::Flush => self.flush()?,
             Input::End(goal) => self.end(now, goal)?,
             Input::Added(fact) => self.added(now, fact),
+            Input::OffsetsAdded(fact) => self.offsets_added(now, fact),
+            Input::OffsetsCommitted(fact) => self.offsets_committed(now, fact),
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
             Input::Leaders(leaders) => self.learn_leaders(now, leaders),
@@ -174,7 +187,8 @@ impl Transaction {
         };
         // A batch that can't leave any more has no deadline either: it would be over for ever.
         let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
-        [wait(self.call), wait(self.finding), outbox, self.abort_until].into_iter().flatten().min()
+        let offsets = self.offsets.next_deadline().filter(|_| self.sends());
+        [wait(self.call), wait(self.finding), outbox, offsets, self.abort_until].into_iter().flatten().min()
     }
 
     fn take(&mut self, partition: TopicPartition, batch: Batch) -> Result<(), Misuse> {
@@ -192,6 +206,16 @@ impl Transaction {
         }
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
         self.outbox.push(partition, batch);
+        Ok(())
+    }
+
+    fn take_offsets(&mut self, offsets: Arc<GroupOffsets>, deadline: Moment) -> Result<(), Misuse> {
+        match self.state {
+            State::Open => self.offsets.push(offsets, deadline),
+            // The failure was said already.
+            State::AbortRequired(_) => {}
+            State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
+        }
         Ok(())
     }
 
@@ -239,6 +263,47 @@ impl Transaction {
             AddFact::Fenced(cause) => return self.fenced(cause),
         }
         self.to_add.extend(asked);
+    }
+
+    fn offsets_added(&mut self, now: Moment, fact: AddFact) {
+        self.call = Call::Idle;
+        match fact {
+            AddFact::Added => {
+                self.backoff.reset();
+                self.offsets.first_is_member();
+            }
+            AddFact::Retry => self.wait(now, None),
+            AddFact::RetrySoon => self.wait(now, Some(Duration::from_millis(5))),
+            AddFact::CoordinatorMoved => self.coordinator_moved(now),
+            AddFact::Refused(cause) => self.fail(cause),
+            AddFact::Fenced(cause) => self.fenced(cause),
+        }
+    }
+
+    fn offsets_committed(&mut self, now: Moment, fact: OffsetsFact) {
+        self.offsets.call = Call::Idle;
+        if !self.sends() {
+            // What was under way when the transaction failed is not sent again.
+            return;
+        }
+        match fact {
+            OffsetsFact::Stored { on } => {
+                self.offsets.first_is_stored();
+                if let Some(partition) = on {
+                    self.evidence.partitions.entry(partition).or_insert(Acked { offset: -1, records: 0 });
+                }
+                self.effects.push_back(Effect::OffsetsStored);
+            }
+            OffsetsFact::Retry => self.offsets.wait(now, None),
+            OffsetsFact::RetrySoon => self.offsets.wait(now, Some(Duration::from_millis(20))),
+            OffsetsFact::CoordinatorMoved => {
+                let group = self.offsets.first_group().cloned();
+                self.effects.extend(group.map(Effect::ForgetGroupCoordinator));
+                self.offsets.wait(now, None);
+            }
+            OffsetsFact::Refused(cause) => self.fail(cause),
+            OffsetsFact::Fenced(cause) => self.fenced(cause),
+        }
     }
 
     fn produced(
@@ -329,7 +394,7 @@ impl Transaction {
     }
 
     fn advance(&mut self, now: Moment) {
-        for call in [&mut self.call, &mut self.finding] {
+        for call in [&mut self.call, &mut self.finding, &mut self.offsets.call] {
             if matches!(*call, Call::Wait(until) if until <= now) {
                 *call = Call::Idle;
             }
@@ -351,12 +416,18 @@ impl Transaction {
             let detail = "a record was not acknowledged within delivery.timeout.ms";
             return self.fail(Cause::new(CauseKind::DeliveryTimeout, detail).on(partition));
         }
+        if let Some(group) = self.offsets.expired(now) {
+            let detail =
+                format!("offsets of the consumer group {group} were not taken within delivery.timeout.ms");
+            return self.fail(Cause::new(CauseKind::DeliveryTimeout, detail));
+        }
         if self.call == Call::Idle && !self.to_add.is_empty() {
             self.adding = std::mem::take(&mut self.to_add).into_iter().collect();
             self.call = Call::Asked;
             self.reached = true;
             self.effects.push_back(Effect::AddPartitions(self.adding.clone()));
         }
+        self.send_offsets();
         let (leaders, members) = (&self.leaders, &self.members);
         let implicit = self.version >= TransactionVersion::V2;
         let requests = self.outbox.drain(now, |partition| {
@@ -370,6 +441,23 @@ impl Transaction {
         if self.flushes > 0 && self.outbox.is_empty() {
             self.effects.extend((0..self.flushes).map(|_| Effect::Flushed));
             self.flushes = 0;
+        }
+    }
+
+    /// The group coordinator of V1 refuses what the transaction coordinator does not know yet.
+    fn send_offsets(&mut self) {
+        let Some(offsets) = self.offsets.first().cloned() else { return };
+        let group = &offsets.group.group_id;
+        if self.version < TransactionVersion::V2 && !self.offsets.is_member(group) {
+            if self.call == Call::Idle {
+                self.call = Call::Asked;
+                self.reached = true;
+                self.effects.push_back(Effect::AddOffsets(group.clone()));
+            }
+        } else if self.offsets.call == Call::Idle {
+            self.offsets.call = Call::Asked;
+            self.reached = true;
+            self.effects.push_back(Effect::CommitOffsets(offsets));
         }
     }
 
@@ -388,7 +476,7 @@ impl Transaction {
     /// Asks for the start time as soon as the coordinator must know the transaction, so that prepare does not
     /// have to wait for it.
     fn describe_early(&mut self) {
-        let stored = self.evidence.partitions.values().any(|acked| acked.records > 0);
+        let stored = self.offsets.stored || self.evidence.partitions.values().any(|acked| acked.records > 0);
         if stored && self.start == StartTime::NotAsked && self.state != State::Draining(Goal::Commit) {
             self.start = StartTime::Asked;
             self.effects.push_back(Effect::Describe);
@@ -409,7 +497,10 @@ impl Transaction {
         if self.state != State::Draining(goal) || !drained || self.call != Call::Idle {
             return;
         }
-        if self.evidence.partitions.is_empty() {
+        if !self.offsets.is_settled() {
+            return;
+        }
+        if self.evidence.partitions.is_empty() && !self.offsets.stored {
             return self.finish(Finish::Empty);
         }
         if self.topics == Topics::Asked || (goal == Goal::Prepare && self.start == StartTime::Asked) {
@@ -426,14 +517,14 @@ impl Transaction {
         self.state = State::Prepared;
     }
 
-    /// EndTxn(abort) goes out only when no Produce and no AddPartitionsToTxn is under way: on brokers that do
-    /// not verify, one that arrives after the marker would leave a transaction that nobody ends.
+    /// EndTxn(abort) goes out only when no Produce, no TxnOffsetCommit and nothing that adds partitions is under way: on
+    /// brokers that do not verify, one that arrives after the marker would leave a transaction that nobody ends.
     fn abort(&mut self, now: Moment) {
         if self.reached && self.abort_until.is_some_and(|until| until <= now) {
             let detail = "the abort was not answered in time";
             return self.finish(Finish::Abandoned(Cause::new(CauseKind::Unreachable, detail)));
         }
-        if self.call != Call::Idle || self.outbox.in_flight() {
+        if self.call != Call::Idle || self.outbox.in_flight() || self.offsets.in_flight() {
             return;
         }
         if !self.reached {
@@ -468,6 +559,7 @@ impl Transaction {
 
     fn discard(&mut self) {
         self.to_add.clear();
+        self.offsets.discard();
         self.reached &= !cfg!(planted_bug = "clear-the-latch");
         let gone = self.outbox.discard();
         if !gone.is_empty() {

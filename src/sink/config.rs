@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    ids::GroupId,
     proto::{
         naming::{IdPrefix, Naming, NamingError},
         pool::{DEFAULT_SLOTS, Reuse},
@@ -44,6 +45,10 @@ pub struct SinkConfig {
     pub max_in_flight: usize,
     /// `compression.type`. Default none.
     pub compression: Compression,
+    /// `group.id`: the consumer group to which a job on the local runner commits where its Kafka sources stand, in the
+    /// transaction of the same checkpoint (Flink: `commit.offsets.on.checkpoint`). It is for tools that watch the job's
+    /// lag: a restart reads the checkpoint. The sources' topics must be in the sink's cluster. Default: none.
+    pub offsets_group: Option<GroupId>,
     /// What a commit does while a partition has no leader. Default: wait for one.
     pub leaderless: Leaderless,
     /// `commit.connections`, a name of this project: how many connections to each coordinator commits are spread over. A
@@ -132,6 +137,7 @@ impl SinkConfig {
             buffer_bytes: 32 << 20,
             max_in_flight: 5,
             compression: Compression::None,
+            offsets_group: None,
             leaderless: Leaderless::Wait,
             commit_connections: 4,
             max_block: Duration::from_secs(300),
@@ -176,6 +182,9 @@ impl SinkConfig {
             let why = "brokers recognise repeats of up to 5 batches, and none would never arrive";
             return range("max.in.flight.requests.per.connection", self.max_in_flight.to_string(), why);
         }
+        if self.offsets_group.as_ref().is_some_and(|group| group.as_str().is_empty()) {
+            return range("group.id", String::new(), "a group has a name");
+        }
         if self.commit_connections == 0 {
             return range("commit.connections", "0".to_owned(), "a commit needs a connection");
         }
@@ -212,6 +221,8 @@ mod tests {
         }
         let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
         assert!(refused(never).starts_with("delivery.timeout.ms"));
+        let nameless = SinkConfig { offsets_group: Some(GroupId::new("")), ..good.clone() };
+        assert!(refused(nameless).starts_with("group.id"));
         assert!(
             refused(SinkConfig { commit_connections: 0, ..good.clone() }).starts_with("commit.connections")
         );

@@ -19,5 +19,5 @@ mod writer;
 pub use committer::{Committed, Committer};
 pub use config::{SinkConfig, SinkConfigError};
 pub use recovery::{RecoverError, RecoveryPhase, RecoveryReport, Share, Sink, SinkState};
-pub use usage::{SinkUsage, Taken};
+pub use usage::{SinkMeter, SinkUsage, Taken};
 pub use writer::{PrepareCommitError, PrepareFailure, SinkWriter, WriteError};

@@ -1,11 +1,105 @@
-//! What a writer holds, in numbers.
+//! What a writer holds, in numbers, for whoever watches it while it works or waits.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::{
-    proto::pool::{Slot, SlotState, Visible},
+    ids::TransactionalId,
+    net::Clock,
+    proto::{
+        deadline::{DeadlineWarning, Deadlines, TooOld},
+        pool::{Slot, SlotState, Visible},
+    },
     record::RecordRef,
 };
+
+/// Watches a [`SinkWriter`](super::SinkWriter) from beside: ages go on, and what a commit changes is seen, also while the writer waits
+/// for brokers in a flush, or its task for a store. Clones watch the same writer, and outlive it.
+#[derive(Debug, Clone)]
+pub struct SinkMeter(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    clock: Clock,
+    records: AtomicU64,
+    bytes: AtomicU64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    slots: SinkUsage,
+    deadlines: Deadlines,
+}
+
+impl SinkMeter {
+    /// Of a writer that holds nothing, and whose transactions are aborted after `timeout`.
+    pub(super) fn new(clock: Clock, timeout: Duration) -> Self {
+        let held = Held { slots: SinkUsage::default(), deadlines: Deadlines::new(timeout) };
+        let (records, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Watched { clock, records, bytes, held: Mutex::new(held) }))
+    }
+
+    /// What the writer holds now, in numbers, and what it has taken.
+    #[must_use]
+    pub fn usage(&self) -> SinkUsage {
+        let held = self.held();
+        let (records, bytes) = (&self.0.records, &self.0.bytes);
+        let taken = Taken { records: records.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) };
+        SinkUsage { oldest: held.deadlines.oldest(self.0.clock.now()), taken, ..held.slots }
+    }
+
+    /// The open and prepared transactions that have used half of `transaction.timeout.ms` or more, now.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<DeadlineWarning> {
+        self.held().deadlines.warnings(self.0.clock.now())
+    }
+
+    /// Logs transactions that come near to their timeout: each at half of it, and at four fifths.
+    pub fn log_deadlines(&self) {
+        let due = self.held().deadlines.due(self.0.clock.now());
+        for warning in due {
+            tracing::warn!(transactional_id = %warning.transactional_id, "{warning}");
+        }
+    }
+
+    /// The writer took a record. Only the writer calls this.
+    pub(super) fn took(&self, record: &RecordRef<'_>) {
+        let length = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len) as u64;
+        self.0.records.fetch_add(1, Ordering::Relaxed);
+        self.0.bytes.fetch_add(length(record.key) + length(record.value), Ordering::Relaxed);
+    }
+
+    /// The writer holds these slots.
+    pub(super) fn holds(&self, slots: SinkUsage) {
+        self.held().slots = slots;
+    }
+
+    pub(super) fn begun(&self, id: TransactionalId) {
+        self.held().deadlines.begun(self.0.clock.now(), id);
+    }
+
+    pub(super) fn prepared(&self, id: &TransactionalId) {
+        self.held().deadlines.prepared(id);
+    }
+
+    pub(super) fn ended(&self, id: &TransactionalId) {
+        self.held().deadlines.ended(id);
+    }
+
+    pub(super) fn may_prepare(&self, id: &TransactionalId) -> Result<(), TooOld> {
+        self.held().deadlines.may_prepare(self.0.clock.now(), id)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What a writer holds now, and what it has taken since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,14 +127,6 @@ pub struct Taken {
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-}
-
-impl Taken {
-    pub(super) fn count(&mut self, record: &RecordRef<'_>) {
-        let length = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len) as u64;
-        self.records += 1;
-        self.bytes += length(record.key) + length(record.value);
-    }
 }
 
 impl SinkUsage {

@@ -1,25 +1,32 @@
 //! Writes records into transactions, one after the other, and prepares each at a checkpoint.
 
 mod error;
+mod preparing;
 mod producers;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 pub use self::error::{PrepareCommitError, PrepareFailure, WriteError};
 use self::producers::Producers;
 use super::{
     config::SinkConfig,
-    usage::{SinkUsage, Taken},
+    usage::{SinkMeter, SinkUsage},
 };
 use crate::{
-    client::{Client, Prepared, Resumed, SendError, Topic, Transaction, TrySendError},
-    ids::TransactionalId,
+    client::{
+        Client, ConsumerGroupMetadata, EndError, OffsetAndMetadata, Resumed, SendError, Topic, Transaction,
+        TrySendError,
+    },
+    ids::{TopicPartition, TransactionalId},
     net::Clock,
     proto::{
         cause::Cause,
         committable::Committable,
-        deadline::{DeadlineWarning, Deadlines},
-        pool::{LastUse, Pool, PoolExhausted, Pressure, Slot, SlotState, WriterState},
+        deadline::DeadlineWarning,
+        pool::{Pool, PoolExhausted, Pressure, Slot, SlotState, WriterState},
         settle::CommittedButHanging,
     },
     record::RecordRef,
@@ -35,9 +42,8 @@ pub struct SinkWriter {
     producers: Producers,
     checkpoint: u64,
     current: Option<Current>,
-    deadlines: Deadlines,
+    meter: SinkMeter,
     pressure: Pressure,
-    taken: Taken,
 }
 
 #[derive(Debug)]
@@ -50,20 +56,13 @@ struct Current {
 impl SinkWriter {
     /// A writer whose recovery is done; its next checkpoint is `checkpoint + 1`.
     pub(super) fn new(client: Client, config: Arc<SinkConfig>, pool: Pool, checkpoint: u64) -> Self {
-        let deadlines = Deadlines::new(config.transaction_timeout);
-        let pressure = Pressure::new(config.max_block);
         let clock = client.clock();
+        let meter = SinkMeter::new(clock, config.transaction_timeout);
+        let pressure = Pressure::new(config.max_block);
         let producers = Producers::new(client, config);
-        Self {
-            clock,
-            pool,
-            producers,
-            checkpoint,
-            current: None,
-            deadlines,
-            pressure,
-            taken: Taken::default(),
-        }
+        let writer = Self { clock, pool, producers, checkpoint, current: None, meter, pressure };
+        writer.measure();
+        writer
     }
 
     /// Takes a record, or says at once why not: for callers that must not wait.
@@ -86,7 +85,7 @@ impl SinkWriter {
             TrySendError::Failed(cause) => WriteError::Send(SendError::Failed(cause)),
         })?;
         current.records += 1;
-        self.taken.count(&record);
+        self.meter.took(&record);
         Ok(())
     }
 
@@ -109,7 +108,42 @@ impl SinkWriter {
         };
         current.transaction.send(topic, partition, record).await?;
         current.records += 1;
-        self.taken.count(&record);
+        self.meter.took(&record);
+        Ok(())
+    }
+
+    /// Done when memory for unacknowledged records was freed, or the transaction failed, after this was first polled:
+    /// then [`try_write`](Self::try_write) may no more say [`WriteError::Full`].
+    pub(crate) fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let freed = self.current.as_ref().map(|current| current.transaction.freed());
+        async move {
+            if let Some(freed) = freed {
+                freed.await;
+            }
+        }
+    }
+
+    /// Commits offsets of a consumer group with the open transaction, which is begun if there is none: they count when the
+    /// checkpoint's commit does, together with its records. Without offsets nothing happens. What the group's coordinator
+    /// says is waited for by [`prepare_commit`](Self::prepare_commit), and fails it. The topics must be in the sink's own
+    /// cluster.
+    ///
+    /// # Errors
+    /// [`WriteError`]; none of them was taken.
+    pub fn send_offsets(
+        &mut self,
+        group: &ConsumerGroupMetadata,
+        offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+    ) -> Result<(), WriteError> {
+        let offsets: BTreeMap<_, _> = offsets.into_iter().collect();
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let current = match &mut self.current {
+            Some(current) => current,
+            None => self.open()?,
+        };
+        _ = current.transaction.begin_offsets(group, offsets)?;
         Ok(())
     }
 
@@ -119,7 +153,7 @@ impl SinkWriter {
     /// # Errors
     /// [`WriteError::Send`] if the transaction must be aborted.
     pub fn tick(&mut self) -> Result<(), WriteError> {
-        self.log_deadlines();
+        self.meter.log_deadlines();
         match &mut self.current {
             Some(current) => Ok(current.transaction.tick()?),
             None => Ok(()),
@@ -145,7 +179,17 @@ impl SinkWriter {
                 self.pressure.relieved();
                 Ok(slot)
             }
-            Err(exhausted) => Err(self.pressure.exhausted(self.clock.now(), exhausted)?.into()),
+            Err(exhausted) => {
+                let now = self.clock.now();
+                let exhausted = self.pressure.exhausted(now, exhausted)?;
+                if let Some(waited) = self.pressure.due(now) {
+                    let cure = exhausted.cure();
+                    tracing::warn!(
+                        "{exhausted}, for {waited:?}: nothing is written until one is free. {cure}"
+                    );
+                }
+                Err(exhausted.into())
+            }
         }
     }
 
@@ -161,47 +205,6 @@ impl SinkWriter {
         self.current.as_ref().map_or(0, |current| current.records)
     }
 
-    /// Flushes, and freezes the transaction as a committable of `checkpoint`; `None` if nothing was written since
-    /// the last one. The next record goes into another transaction.
-    ///
-    /// # Errors
-    /// [`PrepareCommitError`]: the checkpoint must be declined.
-    ///
-    /// # Cancel safety
-    /// **Not** cancel safe: a transaction whose committable was not seen is a leftover, and recovery aborts it.
-    pub async fn prepare_commit(
-        &mut self,
-        checkpoint: u64,
-    ) -> Result<Option<Committable>, PrepareCommitError> {
-        self.checkpoint = checkpoint;
-        self.log_deadlines();
-        let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(None) };
-        let id = self.pool.id(slot);
-        if let Err(source) = self.deadlines.may_prepare(self.clock.now(), &id) {
-            // Dropping the transaction aborts it.
-            self.give_up(slot);
-            return Err(PrepareCommitError { checkpoint, source: source.into() });
-        }
-        match transaction.prepare().await {
-            Ok(Prepared::Empty(producer)) => {
-                self.deadlines.ended(&id);
-                // An id that was never used is free at once, with its identity.
-                self.producers.unused(slot, producer);
-                _ = self.pool.unused(slot);
-                Ok(None)
-            }
-            Ok(Prepared::Ready(committable)) => {
-                self.deadlines.prepared(&id);
-                _ = self.pool.prepared(slot, checkpoint, LastUse::of(&committable));
-                Ok(Some(committable))
-            }
-            Err(source) => {
-                self.give_up(slot);
-                Err(PrepareCommitError { checkpoint, source: source.into() })
-            }
-        }
-    }
-
     /// What a checkpoint keeps of this writer.
     #[must_use]
     pub fn snapshot(&self) -> WriterState {
@@ -211,8 +214,9 @@ impl SinkWriter {
     /// A committer got its answer for one of this writer's transactions.
     pub fn decided(&mut self, committable: &Committable, resumed: &Resumed) {
         let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
-        self.deadlines.ended(&committable.transactional_id);
+        self.meter.ended(&committable.transactional_id);
         _ = self.pool.decided(slot);
+        self.measure();
         if self.pool.gives_out_again() {
             self.producers.decided(slot, committable, resumed);
         }
@@ -222,6 +226,7 @@ impl SinkWriter {
     pub fn settled(&mut self, id: &TransactionalId) {
         if let Some(slot) = self.pool.slot(id) {
             _ = self.pool.settled(slot);
+            self.measure();
         }
     }
 
@@ -229,28 +234,36 @@ impl SinkWriter {
     pub fn retire(&mut self, hanging: CommittedButHanging) {
         if let Some(slot) = self.pool.slot(&hanging.transactional_id) {
             _ = self.pool.retire(slot, hanging);
+            self.measure();
         }
     }
 
     /// Whether the decision for this id is settled can't be known: the id is not used again by this writer.
     pub fn avoid(&mut self, id: &TransactionalId) {
-        self.deadlines.ended(id);
+        self.meter.ended(id);
         if let Some(slot) = self.pool.slot(id) {
             self.pool.adopt(slot, SlotState::Avoided);
+            self.measure();
         }
     }
 
     /// A checkpoint is durable that lists exactly these transactional ids.
     pub fn durable(&mut self, listed: &BTreeSet<TransactionalId>) {
         self.pool.durable(listed);
+        self.measure();
         self.producers.retain_free(|slot| self.pool.state(slot).is_none());
     }
 
     /// What it holds, in numbers, and what it has taken: for metrics.
     #[must_use]
     pub fn usage(&self) -> SinkUsage {
-        let usage = SinkUsage::of(self.pool.slots(), self.pool.capacity());
-        SinkUsage { oldest: self.deadlines.oldest(self.clock.now()), taken: self.taken, ..usage }
+        self.meter.usage()
+    }
+
+    /// Watches this writer from beside, also while it waits.
+    #[must_use]
+    pub fn meter(&self) -> SinkMeter {
+        self.meter.clone()
     }
 
     /// The state of every slot in use.
@@ -269,7 +282,8 @@ impl SinkWriter {
         let Some(Current { slot, transaction, .. }) = self.current.take() else { return Ok(()) };
         self.give_up(slot);
         match transaction.abort().await {
-            Ok(_) => Ok(()),
+            // A newer owner of the id has ended it.
+            Ok(_) | Err(EndError::Fenced(_)) => Ok(()),
             Err(e) => Err(Cause::new(crate::proto::cause::CauseKind::Unreachable, e.to_string())),
         }
     }
@@ -277,24 +291,24 @@ impl SinkWriter {
     /// The open and prepared transactions that have used half of `transaction.timeout.ms` or more, now.
     #[must_use]
     pub fn warnings(&self) -> Vec<DeadlineWarning> {
-        self.deadlines.warnings(self.clock.now())
+        self.meter.warnings()
     }
 
-    fn log_deadlines(&mut self) {
-        for warning in self.deadlines.due(self.clock.now()) {
-            tracing::warn!(transactional_id = %warning.transactional_id, "{warning}");
-        }
+    fn measure(&self) {
+        self.meter.holds(SinkUsage::of(self.pool.slots(), self.pool.capacity()));
     }
 
     fn give_up(&mut self, slot: Slot) {
-        self.deadlines.ended(&self.pool.id(slot));
+        self.meter.ended(&self.pool.id(slot));
         _ = self.pool.given_up(slot);
+        self.measure();
     }
 
     fn open(&mut self) -> Result<&mut Current, WriteError> {
         let taken = self.pool.take(self.checkpoint + 1);
         let slot = self.pressed(taken)?;
-        self.deadlines.begun(self.clock.now(), self.pool.id(slot));
+        self.meter.begun(self.pool.id(slot));
+        self.measure();
         let producer = self.producers.take(slot, self.pool.id(slot));
         let current = Current { slot, transaction: producer.begin(), records: 0 };
         Ok(self.current.insert(current))

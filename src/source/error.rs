@@ -2,7 +2,7 @@
 
 use super::lines::InputError;
 use crate::{
-    client::{ClientError, ConsumerError, TopicError},
+    client::{ClientError, ConsumerError, OffsetsError, TopicError},
     proto::sealed::StateError,
 };
 
@@ -17,6 +17,9 @@ pub enum SourceError {
     /// A partition can't be read: it is gone or another one, the offset is not there, or a broker refuses.
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
+    /// Where a consumer group stands can't be told.
+    #[error(transparent)]
+    Offsets(#[from] OffsetsError),
     /// The cluster gives no usable answer.
     #[error(transparent)]
     Client(#[from] ClientError),

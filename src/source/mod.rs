@@ -122,6 +122,14 @@ pub trait SourceReader: Send {
     /// split of this reader is in it, also one that is at its end.
     fn snapshot(&self) -> Vec<SplitState>;
 
+    /// Where the reader stands in Kafka topics, as [`snapshot`](Self::snapshot) says it: what a job commits to a consumer
+    /// group with the transaction of the same checkpoint
+    /// ([`SinkConfig::offsets_group`](crate::sink::SinkConfig::offsets_group)), for tools that watch its lag. Nothing for
+    /// other sources.
+    fn offsets(&self) -> Vec<SourceOffset> {
+        Vec::new()
+    }
+
     /// A checkpoint is complete. For tools that watch from outside how far a job is; nothing depends on it.
     fn completed(&mut self, checkpoint: u64) {
         _ = checkpoint;

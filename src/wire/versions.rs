@@ -16,6 +16,15 @@ pub const INIT_OWN_PAIR: i16 = 3;
 /// The lowest ListTransactions version that filters by a pattern on the broker's side.
 pub const LIST_BY_PATTERN: i16 = 2;
 
+/// The lowest TxnOffsetCommit version that names a member of the group (KIP-447).
+pub const OFFSETS_OF_MEMBER: i16 = 3;
+
+/// The lowest OffsetFetch version that refuses offsets which a transaction holds back (KIP-447).
+pub const STABLE_OFFSETS: i16 = 7;
+
+/// The lowest OffsetFetch version that asks for several groups.
+pub const OFFSETS_OF_GROUPS: i16 = 8;
+
 /// A range of versions of one API, both ends included. Empty when `min > max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VersionRange {

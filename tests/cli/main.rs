@@ -6,6 +6,7 @@ mod checkpoints;
 mod cure;
 mod metrics;
 mod mirror;
+mod objects;
 mod pipe;
 mod program;
 #[path = "../raw/mod.rs"]

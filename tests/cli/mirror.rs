@@ -1,5 +1,6 @@
 //! `kafka-2pc mirror`: copies that are equal record by record, through kills, and what is refused.
 
+mod offsets;
 mod refused;
 mod topics;
 

@@ -8,6 +8,7 @@ mod kit;
 mod lost;
 mod stops;
 mod trouble;
+mod watched;
 
 use std::{collections::BTreeMap, future::pending, time::Duration};
 

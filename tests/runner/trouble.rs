@@ -186,7 +186,7 @@ async fn checkpoints_of_a_finished_job_do_not_make_it_unfinished() {
 }
 
 /// A store that takes its time, or fails, or counts.
-struct Store {
+pub(crate) struct Store {
     inner: MemoryStore,
     takes: Duration,
     /// States that were put and neither discarded nor named by a checkpoint.
@@ -202,7 +202,7 @@ struct Loose {
 struct States(Arc<dyn StateStore>, Arc<Loose>);
 
 impl Store {
-    fn new(takes: Duration) -> Self {
+    pub(crate) fn new(takes: Duration) -> Self {
         Self { inner: MemoryStore::default(), takes, loose: Arc::default() }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use kafka_2pc::{
     broker::BrokerConfig,
-    client::{ConsumerError, OutOfRangePolicy, TopicError},
+    client::{
+        ConsumerError, ConsumerGroupMetadata, GroupId, OffsetAndMetadata, OutOfRangePolicy, TopicError,
+    },
     ids::TransactionalId,
     record::{HeaderRef, Record, RecordRef},
     source::{Source, SourceError, StartFrom, Subtask},
@@ -171,5 +173,49 @@ async fn no_record_of_a_topic_that_was_created_anew_is_taken_for_one_of_the_old(
         commit(&b.client, "b", &here, &numbered("b", 20)).await;
         let error = within(reader.next()).await.unwrap_err();
         assert!(matches!(error, SourceError::Consumer(ConsumerError::Recreated { .. })), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_says_where_reading_begins() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        commit(&b.client, "w", &place(TOPIC, 0), &numbered("a", 5)).await;
+        commit(&b.client, "w", &place(TOPIC, 1), &numbered("b", 5)).await;
+        let group = ConsumerGroupMetadata::new(GroupId::new("g"));
+        let mut transaction = b.producer("group").lazy().begin();
+        let at_three = [(place(TOPIC, 0), OffsetAndMetadata::new(3))];
+        within(transaction.send_offsets(&group, at_three)).await.unwrap();
+        transaction.commit().await.unwrap();
+        let at = |otherwise| {
+            let start = StartFrom::Committed { group: group.group_id.clone(), otherwise };
+            source(&b.client, &[TOPIC]).start(start)
+        };
+        let error = refused(&at(OutOfRangePolicy::Error), &[]).await.to_string();
+        assert!(
+            error.contains("g has committed no offset of t-1") && error.contains("auto.offset.reset"),
+            "{error}"
+        );
+        for (otherwise, other) in [(OutOfRangePolicy::Earliest, 0), (OutOfRangePolicy::Latest, 6)] {
+            let reader = opened(&at(otherwise), &[]).await;
+            assert_eq!(offsets(&*reader), [(place(TOPIC, 0), 3), (place(TOPIC, 1), other)].into());
+            let told: Vec<_> = reader.offsets().into_iter().map(|at| at.offset).collect();
+            assert_eq!(told, [3, other], "what a sink commits is what the snapshot says");
+        }
+    }
+}
+
+#[tokio::test]
+async fn offsets_of_partitions_that_are_not_read_are_refused() {
+    let b = Bench::with(BrokerConfig::default()).await;
+    for (at, offset, why) in [
+        (place("other", 0), 1, "its topic is not read"),
+        (place(TOPIC, 2), 1, "t has 2 partitions"),
+        (place(TOPIC, -1), 1, "t has 2 partitions"),
+        (place(TOPIC, 0), -5, "can't be read from offset -5"),
+    ] {
+        let start = StartFrom::Offsets([(at, offset)].into());
+        let error = refused(&source(&b.client, &[TOPIC]).start(start), &[]).await;
+        assert!(matches!(&error, SourceError::Settings(told) if told.contains(why)), "{error}");
     }
 }

@@ -66,14 +66,14 @@ async fn bench(words: Vec<String>) -> Result<()> {
         None => Some(Server::start(&options)?),
         Some(_) => None,
     };
-    let bootstrap = server.as_ref().map(|server| server.bootstrap.clone()).or(options.bootstrap);
-    let place = Place { bootstrap: bootstrap.unwrap_or_default(), topic: options.topic };
+    let bootstrap = server.as_ref().map(|server| server.bootstrap.clone()).or(options.bootstrap.clone());
+    let place = Place { bootstrap: bootstrap.unwrap_or_default(), topic: options.topic.clone() };
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     if wanted("state") {
         state::measure(&place, size).await?;
     }
     if wanted("pressure") {
-        pressure::measure(&place, size).await?;
+        pressure::measure(&place, &options, size).await?;
     }
     if wanted("timeline") {
         timeline::measure(&place, size).await?;
@@ -84,7 +84,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
 /// One line: a name, the median, and the spread.
 fn row(name: &str, sample: &Sample) {
     println!(
-        "  {name:<34} median {:>8.1} ms   min {:>8.1}   p90 {:>8.1}   max {:>8.1}",
+        "  {name:<52} median {:>8.1} ms   min {:>8.1}   p90 {:>8.1}   max {:>8.1}",
         sample.median(),
         sample.min(),
         sample.percentile(90),

@@ -52,6 +52,16 @@ impl Life {
         Some(to?.saturating_duration_since(from?).as_secs_f64() * 1e3)
     }
 
+    /// From the trigger until the barrier is at the sink.
+    pub(crate) fn at_sink_ms(&self) -> Option<f64> {
+        Self::ms(Some(self.triggered), self.barrier.get("out").copied())
+    }
+
+    /// How long the sink takes until everything is acknowledged.
+    pub(crate) fn flush_ms(&self) -> Option<f64> {
+        Self::ms(self.barrier.get("out").copied(), self.prepared)
+    }
+
     /// From the trigger until it is durable.
     pub(crate) fn took_ms(&self) -> Option<f64> {
         Self::ms(Some(self.triggered), self.stored)

@@ -238,7 +238,7 @@ fn bytes(json: &Value) -> Result<Option<Vec<u8>>, ForeignError> {
     }
 }
 
-fn strange(what: &dyn std::fmt::Display) -> ForeignError {
+pub(super) fn strange(what: &dyn std::fmt::Display) -> ForeignError {
     ForeignError::Strange { script: SCRIPT, what: what.to_string() }
 }
 

@@ -10,26 +10,52 @@ use crate::cache::{self, FileLock};
 use crate::process::{self, Captured, Watchdog};
 
 const READERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/readers");
-const REQUIREMENTS: &str = include_str!("../../readers/requirements.txt");
+
+/// What an environment holds: a file in `readers`, and its text.
+#[derive(Debug, Clone, Copy)]
+struct Requirements {
+    file: &'static str,
+    text: &'static str,
+}
+
+const CLIENTS: Requirements =
+    Requirements { file: "requirements.txt", text: include_str!("../../readers/requirements.txt") };
+const S3: Requirements =
+    Requirements { file: "s3-requirements.txt", text: include_str!("../../readers/s3-requirements.txt") };
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// A Python environment with the clients of `readers/requirements.txt`.
+/// A Python environment with the packages of a file in `readers`.
 #[derive(Debug, Clone)]
 pub struct Venv {
     folder: PathBuf,
+    requirements: Requirements,
     pub(super) watchdog: Arc<Watchdog>,
 }
 
 impl Venv {
-    /// The environment: from the cache, else made (10 to 30 s). Its name carries a hash of the requirements, so that changed ones get
+    /// The environment of the clients: from the cache, else made (10 to 30 s). Its name carries a hash of the requirements, so that changed ones get
     /// a new environment. Processes that want it at once wait for the first.
     ///
     /// # Errors
     /// Python is missing, or the packages can not be installed.
     pub fn ensure() -> Result<Self, ForeignError> {
-        let folder = cache::folder().join(format!("venv-{:016x}", fnv1a(REQUIREMENTS.as_bytes())));
+        let venv = Self::of(CLIENTS)?;
+        venv.link()?;
+        Ok(venv)
+    }
+
+    /// The environment of the S3 server, in the same way.
+    ///
+    /// # Errors
+    /// Python is missing, or the packages can not be installed.
+    pub(crate) fn for_s3() -> Result<Self, ForeignError> {
+        Self::of(S3)
+    }
+
+    fn of(requirements: Requirements) -> Result<Self, ForeignError> {
+        let folder = cache::folder().join(format!("venv-{:016x}", fnv1a(requirements.text.as_bytes())));
         let watchdog = Watchdog::start(None).map_err(ForeignError::io("start the watchdog"))?;
-        let venv = Self { folder, watchdog: Arc::new(watchdog) };
+        let venv = Self { folder, requirements, watchdog: Arc::new(watchdog) };
         if !venv.complete() {
             let lock = venv.folder.with_extension("lock");
             let _lock =
@@ -38,7 +64,6 @@ impl Venv {
                 venv.make()?;
             }
         }
-        venv.link()?;
         Ok(venv)
     }
 
@@ -66,7 +91,7 @@ impl Venv {
         let folder = self.folder.display().to_string();
         let venv = ["-m", "venv", "--clear", &folder].map(str::to_owned);
         self.install("python3 -m venv", Path::new("python3"), &venv)?;
-        let requirements = format!("{READERS}/requirements.txt");
+        let requirements = format!("{READERS}/{}", self.requirements.file);
         let pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", &requirements];
         self.install("pip install", &self.python(), &pip.map(str::to_owned))?;
         let marker = self.folder.join(".complete");
@@ -87,11 +112,11 @@ impl Venv {
         }
     }
 
-    pub(super) fn python(&self) -> PathBuf {
+    pub(crate) fn python(&self) -> PathBuf {
         self.folder.join("bin/python")
     }
 
-    pub(super) fn script(name: &str) -> String {
+    pub(crate) fn script(name: &str) -> String {
         format!("{READERS}/{name}")
     }
 

@@ -87,6 +87,11 @@ impl KafkaCluster {
         self.launch.log(node)
     }
 
+    /// Where a node keeps a partition.
+    pub fn partition_folder(&self, node: u8, topic: &str, partition: i32) -> PathBuf {
+        self.launch.data(node).join(format!("{topic}-{partition}"))
+    }
+
     /// Who must answer for this cluster to be whole: its live nodes.
     pub fn expected(&self) -> Expected {
         let nodes = self.nodes();

@@ -95,7 +95,7 @@ impl Launch {
         self.folder.join(format!("node-{node}.properties"))
     }
 
-    fn data(&self, node: u8) -> PathBuf {
+    pub(crate) fn data(&self, node: u8) -> PathBuf {
         self.folder.join(format!("node-{node}"))
     }
 }

@@ -31,6 +31,8 @@ pub struct Described {
     pub epoch: i16,
     /// When it began, in milliseconds since 1970; -1 for none.
     pub started_ms: i64,
+    /// Its `transaction.timeout.ms`.
+    pub timeout_ms: i32,
 }
 
 /// ListTransactions v0 on every broker: all transactional ids of the prefix, `PREFIX-...`, in whatever state.
@@ -100,7 +102,7 @@ fn description(answer: &[u8]) -> io::Result<(i16, Described)> {
         let code = at.i16()?;
         at.compact_string()?;
         let state = at.compact_string()?;
-        at.i32()?;
+        let timeout_ms = at.i32()?;
         let (started_ms, producer_id, epoch) = (at.i64()?, at.i64()?, at.i16()?);
         at.compact_list(|at| {
             at.compact_string()?;
@@ -108,7 +110,7 @@ fn description(answer: &[u8]) -> io::Result<(i16, Described)> {
             at.skip_tags()
         })?;
         at.skip_tags()?;
-        Ok((code, Described { state, producer_id, epoch, started_ms }))
+        Ok((code, Described { state, producer_id, epoch, started_ms, timeout_ms }))
     })?;
     described.into_iter().next().ok_or_else(|| probe::strange("an empty answer to DescribeTransactions"))
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod cluster;
+mod detour;
 mod error;
 mod jars;
 mod launch;
@@ -20,11 +21,12 @@ mod tools;
 mod topics;
 
 pub use cluster::KafkaCluster;
+pub use detour::{Detour, END_TXN, PRODUCE};
 pub use error::KafkaError;
 pub use jars::{JarSet, Jars};
 pub use look::{Described, OpenProducer, describe, open_producers, transactions};
 pub(crate) use ports::PortBlock;
 pub use ready::{Expected, prove};
 pub use spec::Spec;
-pub use tools::{ConsoleRead, ListedTransaction, ToolOutput, Tools};
+pub use tools::{ConsoleRead, DumpedBatch, ListedTransaction, ToolOutput, Tools};
 pub use topics::{Topic, broker_count, create_topic, transaction_version};

@@ -1,5 +1,7 @@
 //! Kafka's own command line tools, as the second opinion on what is in the log.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +57,19 @@ pub struct ConsoleRead<'a> {
     pub idle: Duration,
 }
 
+/// A batch as `kafka-dump-log` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpedBatch {
+    /// How many records it holds.
+    pub records: u32,
+    /// `none`, `lz4`, `snappy`..
+    pub codec: String,
+    /// Its size in the log.
+    pub bytes: u64,
+    /// Whether it is a marker.
+    pub is_control: bool,
+}
+
 impl Tools {
     /// The tools of `version`, their jars fetched at first use.
     ///
@@ -73,7 +88,14 @@ impl Tools {
     /// # Errors
     /// [`KafkaError::ToolFailed`] with all that it printed.
     pub fn run(&self, class: &str, arguments: &[&str]) -> Result<ToolOutput, KafkaError> {
-        let mut run = vec![class, "--bootstrap-server", &self.bootstrap];
+        let mut all = vec!["--bootstrap-server", &self.bootstrap];
+        all.extend(arguments);
+        self.run_alone(class, &all)
+    }
+
+    /// Runs a class that asks no cluster.
+    fn run_alone(&self, class: &str, arguments: &[&str]) -> Result<ToolOutput, KafkaError> {
+        let mut run = vec![class];
         run.extend(arguments);
         let arguments = launch::java_arguments(&self.jars, self.folder.path(), &run);
         let captured = process::capture(&self.watchdog, &jars::java(), &arguments, LIMIT)
@@ -98,6 +120,35 @@ impl Tools {
         Ok(rows(&output.stdout).filter(|row| row.transactional_id.starts_with(prefix)).collect())
     }
 
+    /// `kafka-consumer-groups --describe`: where a group stands in the partitions of a topic; nothing for a group that is
+    /// not there, or has committed nothing.
+    ///
+    /// # Errors
+    /// The tool fails.
+    pub fn group_offsets(&self, group: &str, topic: &str) -> Result<BTreeMap<i32, i64>, KafkaError> {
+        let class = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
+        let printed = match self.run(class, &["--describe", "--group", group, "--offsets"]) {
+            Ok(output) => output.stdout,
+            Err(KafkaError::ToolFailed { output, .. })
+                if output.contains("does not exist") || output.contains("GroupIdNotFound") =>
+            {
+                return Ok(BTreeMap::new());
+            }
+            Err(other) => return Err(other),
+        };
+        Ok(standings(&printed, group, topic))
+    }
+
+    /// `kafka-dump-log`: the batches in the first segment of a partition's folder.
+    ///
+    /// # Errors
+    /// The tool fails.
+    pub fn dump_log(&self, partition: &Path) -> Result<Vec<DumpedBatch>, KafkaError> {
+        let file = partition.join("00000000000000000000.log").display().to_string();
+        let printed = self.run_alone("org.apache.kafka.tools.DumpLogSegments", &["--files", &file])?;
+        Ok(printed.stdout.lines().filter_map(dumped).collect())
+    }
+
     /// `kafka-console-consumer --from-beginning`: the values as lines.
     ///
     /// # Errors
@@ -116,6 +167,36 @@ impl Tools {
     }
 }
 
+/// Lines `GROUP TOPIC PARTITION CURRENT-OFFSET ..`, where the offset may be `-`.
+fn standings(table: &str, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+    let row = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words[..] {
+            [of, on, partition, offset, ..] if of == group && on == topic => {
+                Some((partition.parse().ok()?, offset.parse().ok()?))
+            }
+            _ => None,
+        }
+    };
+    table.lines().filter_map(row).collect()
+}
+
+/// A line `baseOffset: 0 lastOffset: 9 count: 10 .. compresscodec: lz4 ..`.
+fn dumped(line: &str) -> Option<DumpedBatch> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let value =
+        |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1).copied());
+    if words.first() != Some(&"baseOffset:") {
+        return None;
+    }
+    Some(DumpedBatch {
+        records: value("count:")?.parse().ok()?,
+        codec: value("compresscodec:")?.to_lowercase(),
+        bytes: value("size:")?.parse().ok()?,
+        is_control: value("isControl:")? == "true",
+    })
+}
+
 fn rows(table: &str) -> impl Iterator<Item = ListedTransaction> + '_ {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -132,6 +213,19 @@ fn rows(table: &str) -> impl Iterator<Item = ListedTransaction> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_and_batches_are_read_as_the_tools_print_them() {
+        let table = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n\
+                     g t 0 5 7 2 - - -\ng t 1 - 7 - - - -\ng u 2 4 4 0 - - -\n";
+        assert_eq!(standings(table, "g", "t"), [(0, 5)].into());
+        let line = "baseOffset: 0 lastOffset: 9 count: 10 baseSequence: 0 lastSequence: 9 producerId: 0 producerEpoch: 0 \
+                    partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty \
+                    position: 0 CreateTime: 1 size: 300 magic: 2 compresscodec: LZ4 crc: 1 isvalid: true";
+        let batch = DumpedBatch { records: 10, codec: "lz4".into(), bytes: 300, is_control: false };
+        assert_eq!(dumped(line), Some(batch));
+        assert_eq!(dumped("Starting offset: 0"), None);
+    }
 
     #[test]
     fn rows_of_the_table_are_read_and_its_heading_is_not() {

@@ -28,7 +28,7 @@ const GIVEN: &str = "KAFKA_2PC_BIN";
 const GIVEN_EXAMPLES: &str = "KAFKA_2PC_EXAMPLES";
 
 /// The words of cargo for the program.
-const PROGRAM: &[&str] = &["--features", "cli", "--bin", "kafka-2pc"];
+const PROGRAM: &[&str] = &["--features", "cli,object-store-s3", "--bin", "kafka-2pc"];
 
 /// Why the program could not be built, run or understood.
 #[derive(Debug, thiserror::Error)]

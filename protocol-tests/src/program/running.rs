@@ -103,6 +103,22 @@ impl Running {
         self.ended()
     }
 
+    /// SIGSTOP: it keeps what it holds, and does nothing.
+    ///
+    /// # Errors
+    /// [`ProgramError::Io`].
+    pub fn pause(&self) -> Result<(), ProgramError> {
+        self.process.pause().map_err(ProgramError::io("pause the program"))
+    }
+
+    /// SIGCONT after [`pause`](Self::pause).
+    ///
+    /// # Errors
+    /// [`ProgramError::Io`].
+    pub fn cont(&self) -> Result<(), ProgramError> {
+        self.process.cont().map_err(ProgramError::io("continue the program"))
+    }
+
     /// What it printed so far, both streams.
     pub fn output(&self) -> String {
         format!("{}{}", self.text("out"), self.text("err"))

@@ -11,7 +11,7 @@ use kafka_2pc_protocol_tests::kafka::{self, ListedTransaction};
 use kafka_2pc_protocol_tests::program::{Ended, Invocation, Program, Running, Trace};
 use tempfile::TempDir;
 
-use crate::{Outcome, input};
+use crate::{Outcome, input, older_state};
 
 /// How long a pipe may take that nobody disturbs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,6 +37,10 @@ pub(crate) struct Job<'a> {
     pub(crate) prefix: String,
     records: u64,
     options: Vec<String>,
+    /// Where its state is, if not in a directory of its own.
+    pub(crate) place: Option<String>,
+    /// Further names in the environment of the program.
+    pub(crate) environment: Vec<(&'static str, String)>,
     folder: TempDir,
     starts: Cell<u32>,
 }
@@ -77,7 +81,31 @@ impl<'a> Job<'a> {
         let options = own.iter().chain(options).map(|word| (*word).to_owned()).collect();
         let (program, starts) = (Program::ensure()?, Cell::new(0));
         let bootstrap = ground.bootstrap().to_owned();
-        Ok(Self { ground, program, bootstrap, topic, prefix, records, options, folder, starts })
+        let (place, environment) = (None, Vec::new());
+        let job = Self {
+            ground,
+            program,
+            bootstrap,
+            topic,
+            prefix,
+            records,
+            options,
+            place,
+            environment,
+            folder,
+            starts,
+        };
+        Ok(job)
+    }
+
+    /// The same job on a copy of its input and its state, as they are now.
+    pub(crate) fn copy(&self) -> Result<Self, Failure> {
+        let (folder, starts) = (tempfile::tempdir()?, Cell::new(100));
+        older_state::copy(self.folder.path(), folder.path())?;
+        let (bootstrap, topic, prefix) = (self.bootstrap.clone(), self.topic.clone(), self.prefix.clone());
+        let (program, options) = (self.program.clone(), self.options.clone());
+        let (place, environment) = (self.place.clone(), self.environment.clone());
+        Ok(Self { program, bootstrap, topic, prefix, options, folder, starts, place, environment, ..*self })
     }
 
     pub(crate) fn input(&self) -> PathBuf {
@@ -86,6 +114,21 @@ impl<'a> Job<'a> {
 
     pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
+    }
+
+    /// What `--state` is told.
+    fn place(&self) -> String {
+        self.place.clone().unwrap_or_else(|| self.state().display().to_string())
+    }
+
+    /// Runs a command that looks at the state, which may be somebody's.
+    pub(crate) fn look(&self, words: &[&str]) -> Result<Ended, Failure> {
+        let place = self.place();
+        let mut command = self.program.invoke(words.iter().copied().chain(["--state", &place]));
+        for (name, value) in &self.environment {
+            command = command.env(name, value);
+        }
+        Ok(command.run(PATIENCE)?.expect(0)?)
     }
 
     /// Starts the pipe.
@@ -112,12 +155,15 @@ impl<'a> Job<'a> {
         let number = self.starts.get();
         self.starts.set(number + 1);
         let trace = self.folder.path().join(format!("trace-{number}"));
-        let (input, state) = (self.input().display().to_string(), self.state().display().to_string());
+        let (input, state) = (self.input().display().to_string(), self.place());
         let words = ["pipe", "--topic", &self.topic, "--input", &input, "--state", &state, "--json"];
         let whereto = ["--bootstrap", &self.bootstrap, "--transactional-id-prefix", &self.prefix];
         let all = words.iter().chain(&whereto).chain(options).map(|word| (*word).to_owned());
         let mut pipe = self.program.invoke(all.chain(self.options.iter().cloned()));
         pipe = pipe.env("KAFKA_2PC_TRACE", trace.display());
+        for (name, value) in &self.environment {
+            pipe = pipe.env(name, value);
+        }
         for (name, value) in environment {
             pipe = pipe.env(name, value);
         }

@@ -2,17 +2,22 @@
 //! killed on the way. The program runs as a child process; foreign clients read what it wrote.
 
 mod committables;
+mod common_issues;
 mod crash_points;
 mod input;
 mod job;
 mod keyed;
 mod leaderless;
+mod metrics;
 mod mirror;
+mod offsets;
 mod older_state;
 mod outages;
 mod random;
 mod rounds;
+mod s3;
 mod scenarios;
+mod sheet;
 mod topology;
 
 use std::process::ExitCode;
@@ -28,8 +33,12 @@ fn main() -> ExitCode {
     cases.extend(leaderless::cases());
     cases.extend(committables::cases());
     cases.extend(older_state::cases());
+    cases.extend(offsets::cases());
     cases.extend(mirror::cases());
     cases.extend(topology::cases());
+    cases.extend(sheet::cases());
     cases.extend(scenarios::cases());
+    cases.extend(s3::cases());
+    cases.extend(common_issues::cases());
     harness::main(cases)
 }

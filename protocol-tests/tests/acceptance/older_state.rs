@@ -28,7 +28,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-fn copy(from: &Path, to: &Path) -> Outcome {
+/// Copies a folder; what was at its place is gone.
+pub(crate) fn copy(from: &Path, to: &Path) -> Outcome {
     _ = std::fs::remove_dir_all(to);
     let copied = std::process::Command::new("cp").arg("-r").args([from, to]).status()?;
     Failure::unless(copied.success(), format!("{} could not be copied", from.display()))

@@ -42,6 +42,7 @@ impl Answer for OffsetCommitRequest {
                     offset: p.committed_offset,
                     leader_epoch: p.committed_leader_epoch,
                     metadata: p.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    order: 0,
                 };
                 OffsetCommitResponsePartition::default()
                     .with_partition_index(p.partition_index)
@@ -70,6 +71,7 @@ fn commit(cluster: &mut Cluster, group: &str, at: TopicPartition, committed: Com
     if cluster.partition(&at).is_none() {
         return ResponseError::UnknownTopicOrPartition.code();
     }
-    cluster.groups.group_mut(group).offsets.insert(at, committed);
+    let order = cluster.groups.next_order();
+    cluster.groups.group_mut(group).offsets.insert(at, Committed { order, ..committed });
     0
 }

@@ -92,7 +92,7 @@ fn by_topic(found: &[Found]) -> Vec<&[Found]> {
 }
 
 fn values(found: &Found) -> (i16, Committed) {
-    let none = Committed { offset: -1, leader_epoch: -1, metadata: String::new() };
+    let none = Committed { offset: -1, leader_epoch: -1, metadata: String::new(), order: 0 };
     match &found.1 {
         Ok(committed) => (0, committed.clone().unwrap_or(none)),
         Err(error) => (error.code(), none),

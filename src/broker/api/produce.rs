@@ -62,6 +62,10 @@ impl Handler for ProduceRequest {
             );
         }
         ctx.shared.announce();
+        let delay = ctx.shared.config.produce_delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         ProduceResponse::default().with_responses(responses)
     }
 

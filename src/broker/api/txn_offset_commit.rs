@@ -2,6 +2,7 @@
 //!
 //! - Version 5 adds the group to the transaction by itself, with the same retries as Produce 12; before, it must
 //!   have been added by AddOffsetsToTxn.
+//! - What it takes lies in `__consumer_offsets` under the producer's identity until its marker comes.
 //! - Generation -1 without a member is the form of checkpointing readers and is accepted.
 
 use kafka_protocol::error::ResponseError;
@@ -15,8 +16,9 @@ use super::produce_txn::Waits;
 use crate::broker::cluster::Cluster;
 use crate::broker::coordinator::entry::Pair;
 use crate::broker::groups::Committed;
+use crate::broker::offsets_log;
 use crate::broker::shared::{Context, now_ms};
-use crate::ids::TopicPartition;
+use crate::ids::{Identity, TopicPartition};
 
 /// The first version that adds the group to the transaction.
 const IMPLICIT_ADD: i16 = 5;
@@ -71,18 +73,32 @@ fn commit(
     } else {
         cluster.transactions.verify(id, who, &at)?;
     }
-    let pending = cluster.groups.group_mut(group).pending.entry(who.id).or_default();
+    let offsets = offsets_of(request, cluster.groups.next_order());
+    if offsets.is_empty() {
+        return Ok(());
+    }
+    let batch = offsets_log::batch(Identity::new(who.id, who.epoch), group, &offsets, now_ms())?;
+    let partition = cluster.led_by(node, &at.topic, at.partition)?;
+    let leader_epoch = partition.leader_epoch;
+    partition.log.append_for_group(&batch, leader_epoch)?;
+    cluster.groups.group_mut(group).pending.entry(who.id).or_default().extend(offsets);
+    Ok(())
+}
+
+fn offsets_of(request: &TxnOffsetCommitRequest, order: u64) -> Vec<(TopicPartition, Committed)> {
+    let mut offsets = Vec::new();
     for topic in &request.topics {
         for p in &topic.partitions {
             let committed = Committed {
                 offset: p.committed_offset,
                 leader_epoch: p.committed_leader_epoch,
                 metadata: p.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
+                order,
             };
-            pending.insert(TopicPartition::new(topic.name.as_str(), p.partition_index), committed);
+            offsets.push((TopicPartition::new(topic.name.as_str(), p.partition_index), committed));
         }
     }
-    Ok(())
+    offsets
 }
 
 /// The transaction coordinator's refusal, in the words of the group coordinator.

@@ -229,8 +229,9 @@ fn take(next: &mut i64) -> i64 {
     *next - 1
 }
 
-/// The partition of `__transaction_state` or `__consumer_offsets` that a key belongs to: Java's string hash.
+/// The partition of `__transaction_state` or `__consumer_offsets` that a key belongs to: the absolute value of Java's
+/// string hash, and 0 for the one number that has none (`Utils.abs`).
 pub(crate) fn partition_for(key: &str, partitions: i32) -> i32 {
     let hash = key.encode_utf16().fold(0i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)));
-    (hash & i32::MAX) % partitions.max(1)
+    hash.checked_abs().unwrap_or(0) % partitions.max(1)
 }

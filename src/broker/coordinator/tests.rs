@@ -377,6 +377,8 @@ fn only_idle_ids_expire_and_they_come_back_with_a_new_producer_id() {
 fn keys_are_spread_by_javas_string_hash() {
     // "hello".hashCode() == 99162322 in Java.
     assert_eq!(partition_for("hello", 50), 99_162_322 % 50);
+    // "orders".hashCode() == -1008770331.
+    assert_eq!(partition_for("orders", 50), 31);
     assert_eq!(partition_for("", 50), 0);
     // "polygenelubricants".hashCode() is Integer.MIN_VALUE: its absolute value does not exist.
     assert_eq!(partition_for("polygenelubricants", 50), 0);

@@ -145,6 +145,22 @@ impl PartitionLog {
         Ok(Appended { base_offset, append_time: rules.append_time_ms.unwrap_or(-1) })
     }
 
+    /// Appends what a group coordinator writes for a transaction. It has no sequences of its own, so none are checked.
+    ///
+    /// # Errors
+    /// INVALID_PRODUCER_EPOCH.
+    pub(crate) fn append_for_group(&mut self, batch: &Batch, leader_epoch: i32) -> Result<(), ResponseError> {
+        let header = batch.header();
+        let known = self.producers.get(&header.producer_id).map_or(-1, |producer| producer.epoch);
+        if header.producer_epoch < known {
+            return Err(ResponseError::InvalidProducerEpoch);
+        }
+        let stored = self.placed(batch, leader_epoch, None)?;
+        self.producers.entry(header.producer_id).or_default().carried(stored.header());
+        self.push(stored);
+        Ok(())
+    }
+
     /// Appends a control batch and closes the producer's open transaction, whatever its epoch.
     ///
     /// # Errors

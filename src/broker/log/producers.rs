@@ -117,6 +117,13 @@ impl Producer {
         }
     }
 
+    /// Remembers a batch that a group coordinator wrote for the producer.
+    pub(crate) fn carried(&mut self, batch: &BatchHeader) {
+        self.raise_epoch(batch.producer_epoch);
+        self.last_timestamp = batch.max_timestamp;
+        self.open_from.get_or_insert(batch.base_offset);
+    }
+
     /// May this marker be appended?
     ///
     /// A version 2 marker must carry an epoch above the last one; the same epoch is a retry, which is welcome when

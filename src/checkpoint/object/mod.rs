@@ -5,6 +5,8 @@
 //! PREFIX/checkpoints/checkpoint-<id>-..   complete when a head names it
 //! PREFIX/states/<name>.state              large state of one subtask each, put before the checkpoint that names it
 //! PREFIX/committables/<id>.committable    one prepared transaction each, put before the checkpoint that lists it
+//! PREFIX/timeline/<run>-<piece>.ndjson    when each checkpoint passed what; nothing depends on them
+//! PREFIX/probes/conditional-put           stays: whoever opens the state sees that it cannot be created again
 //! ```
 //! There are no locks in an object store, so ownership is a lease: the owner's head is followed by another one every
 //! third of `lease_duration`, and by another one for each checkpoint. Who wants the state watches the head for a whole
@@ -13,8 +15,12 @@
 //! after the other, so that it cannot follow a head that another one has followed already.
 
 mod bucket;
+mod failure;
 mod head;
+mod inspect;
 mod lease;
+mod location;
+mod probe;
 mod states;
 mod stock;
 
@@ -26,11 +32,15 @@ use futures::{
 };
 use object_store::ObjectStore;
 
+pub(super) use self::bucket::{Bucket, Folder};
 use self::{
-    bucket::{Bucket, Folder},
     head::{Advanced, Head, Heads, Numbered},
     lease::{Lease, wait_for},
     states::ObjectStates,
+};
+pub use self::{
+    inspect::ObjectState,
+    location::{LocationError, ObjectLocation},
 };
 use crate::{
     checkpoint::{
@@ -52,6 +62,9 @@ use crate::{
 pub struct ObjectStoreConfig {
     /// Everything lies below this prefix. Jobs must not share one.
     pub prefix: String,
+    /// What messages call the bucket, such as `s3://bucket`: then what they name is a URL, which the program takes.
+    /// Default: nothing, and the names of objects stand alone.
+    pub bucket: Option<Arc<str>>,
     /// What the state must belong to. Default: anything.
     pub binding: Binding,
     /// `state.checkpoints.num-retained`: how many checkpoints are kept. Default 2.
@@ -72,6 +85,7 @@ impl ObjectStoreConfig {
     pub fn new(prefix: impl Into<String>) -> Self {
         Self {
             prefix: prefix.into(),
+            bucket: None,
             binding: Binding::default(),
             num_retained: DEFAULT_RETAINED,
             lease_duration: Duration::from_secs(10),
@@ -81,8 +95,8 @@ impl ObjectStoreConfig {
     }
 }
 
-/// The store. It works with every [`ObjectStore`] that can create an object unless it exists (`PutMode::Create`) and
-/// whose listings show what was created before. For local files, `LocalFileSystem::with_fsync(true)` makes them
+/// The store. It works with every [`ObjectStore`] that can create an object unless it exists (`PutMode::Create`), which
+/// is tried out when it is opened, and whose listings show what was created before. For local files, `LocalFileSystem::with_fsync(true)` makes them
 /// durable; [`DirectoryStore`](crate::checkpoint::DirectoryStore) is better at it.
 ///
 /// ```
@@ -117,14 +131,16 @@ impl ObjectCheckpointStore {
     /// a crash left half done. Must be called within a tokio runtime, which the lease is renewed in.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] while its owner is alive; what [`load`](CheckpointStore::load) returns for state that
-    /// cannot be used.
+    /// [`StoreError::Locked`] while its owner is alive; [`StoreError::NoConditionalPut`] for a store that could not keep
+    /// two owners apart; what [`load`](CheckpointStore::load) returns for state that cannot be used.
     ///
     /// # Cancel safety
     /// Cancel safe; the state may have been taken over, and the next owner has to wait.
     pub async fn open(store: Arc<dyn ObjectStore>, config: ObjectStoreConfig) -> Result<Self, StoreError> {
-        let ObjectStoreConfig { prefix, binding, num_retained, lease_duration, holder, clock } = config;
-        let bucket = Bucket::new(store, &prefix);
+        let ObjectStoreConfig { prefix, bucket, binding, num_retained, lease_duration, holder, clock } =
+            config;
+        let bucket = Bucket::new(store, &prefix, bucket);
+        probe::conditional_put(&bucket).await?;
         let heads = Heads::new(bucket.clone());
         let former = match stock::usable(&bucket, &binding, &heads).await? {
             Some(found) => Some(wait_for(&heads, (clock, lease_duration), found).await?),
@@ -193,10 +209,9 @@ impl ObjectCheckpointStore {
         Ok(())
     }
 
-    async fn keep_committable(&self, committable: &Committable) -> Result<PathBuf, StoreError> {
+    async fn keep_committable(&self, committable: &Committable) -> Result<(), StoreError> {
         let name = committable_name(committable);
-        self.bucket.put(Folder::Committables, &name, committable.to_bytes().into()).await?;
-        Ok(self.bucket.path(Folder::Committables, &name))
+        self.bucket.put(Folder::Committables, &name, committable.to_bytes().into()).await
     }
 
     async fn unlisted_committables(&self) -> Result<Vec<Committable>, StoreError> {
@@ -265,12 +280,17 @@ impl CheckpointStore for ObjectCheckpointStore {
         .boxed()
     }
 
-    /// Its committables have no files: there is no path.
     fn keep<'a>(
         &'a mut self,
         committable: &'a Committable,
     ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
-        async move { self.keep_committable(committable).await.map(|_| None) }.boxed()
+        async move { self.keep_committable(committable).await.map(|()| self.place(committable)) }.boxed()
+    }
+
+    /// Its URL, if the bucket has a name.
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        let name = committable_name(committable);
+        self.bucket.is_named().then(|| self.bucket.path(Folder::Committables, &name))
     }
 
     fn states(&self) -> Arc<dyn StateStore> {

@@ -161,7 +161,8 @@ async fn sound(place: &Objects, durable: u64) {
     for id in found + 1..found + 4 {
         write(&mut store, &checkpoint(id, &[], &[])).await.unwrap();
     }
-    let names = place.names().await;
+    let mut names = place.names().await;
+    names.retain(|name| name != "probes/conditional-put");
     let folders = names.iter().map(|name| name.split('/').next().unwrap());
     let rest: Vec<_> = folders.filter(|folder| !folder.starts_with("checkpoint-")).collect();
     assert_eq!((rest, names.len()), (vec!["heads"], 3), "{names:?}");
@@ -262,7 +263,7 @@ async fn an_attempt_that_is_still_on_its_way_when_the_job_loads_never_counts() {
     });
     let mut store = open(&faulty, "one").await.unwrap();
     write(&mut store, &checkpoint(1, &[], &[])).await.unwrap();
-    let heads = Heads::new(Bucket::new(Arc::clone(&place.store), PREFIX));
+    let heads = Heads::new(Bucket::new(Arc::clone(&place.store), PREFIX, None));
     let before = heads.highest().await.unwrap().unwrap();
     // The network keeps the request of a sender that has given up.
     slow.store(1, Ordering::Relaxed);

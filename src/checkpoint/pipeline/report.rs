@@ -113,7 +113,11 @@ pub enum PipelineError {
     #[error(transparent)]
     Prepare(#[from] PrepareCommitError),
     /// A checkpoint was not prepared in time. Its transaction is aborted; the position before it is kept.
-    #[error("checkpoint {checkpoint} was not prepared within {timeout:?} (execution.checkpointing.timeout)")]
+    #[error(
+        "checkpoint {checkpoint} was not prepared within {timeout:?} (execution.checkpointing.timeout): brokers have not \
+         acknowledged all of its records. Look at their produce latency and under-replicated partitions; a shorter \
+         interval makes a checkpoint smaller"
+    )]
     CheckpointTimeout {
         /// The checkpoint.
         checkpoint: u64,
@@ -224,6 +228,7 @@ impl PipelineError {
         let cause = match self {
             // Recovery waits for the commits, as long as they may take.
             Self::Write(WriteError::Blocked(_)) | Self::CheckpointTimeout { .. } => return true,
+            Self::Store(error) => return error.is_transient(),
             // A checkpoint that comes in time is all that it needs.
             Self::Prepare(PrepareCommitError { source: PrepareFailure::TooOld(_), .. }) => return true,
             _ => self.failure(),

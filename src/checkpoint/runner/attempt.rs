@@ -21,7 +21,7 @@ use super::{
 use crate::{
     checkpoint::{
         Checkpoint, CheckpointStore, ListedCommittable, OperatorState, StateHandle, StateStore, StoreError,
-        step::Note,
+        spans::Spans, step::Note,
     },
     net::{Background, Clock},
     proto::{
@@ -64,6 +64,7 @@ pub(super) struct Attempt<'a> {
     was_finished: bool,
     /// And it is known to have nothing to do.
     still_finished: bool,
+    spans: Spans,
     /// Why a source has stopped the job.
     stopped: Option<TaskError>,
     pub(super) done: LifeSummary,
@@ -106,6 +107,7 @@ pub(super) struct Start {
     pub(super) newest_id: u64,
     /// Whether all sources had come to their end.
     pub(super) was_finished: bool,
+    pub(super) spans: Spans,
 }
 
 impl<'a> Attempt<'a> {
@@ -115,7 +117,7 @@ impl<'a> Attempt<'a> {
         (built, store): (Built, &'a mut dyn CheckpointStore),
         (start, counters): (Start, Arc<Counters>),
     ) -> Result<Self, RunError> {
-        let Start { checkpoint, newest_id, was_finished } = start;
+        let Start { checkpoint, newest_id, was_finished, spans } = start;
         let subtasks = built.commands.len();
         let mut sources = Vec::new();
         let mut next = 0;
@@ -133,7 +135,7 @@ impl<'a> Attempt<'a> {
             config,
             clock,
             states: store.states(),
-            keeper: Keeper::new(store, config.steps.clone()),
+            keeper: Keeper::new(store, config.steps.clone(), spans.clone()),
             collecting: BTreeMap::new(),
             discards: FuturesUnordered::new(),
             built,
@@ -146,6 +148,7 @@ impl<'a> Attempt<'a> {
             ended: BTreeMap::new(),
             was_finished,
             still_finished: false,
+            spans,
             stopped: None,
             done: LifeSummary::default(),
         })
@@ -206,8 +209,10 @@ impl<'a> Attempt<'a> {
                 return Ok(Some(std::mem::take(&mut self.storing.prepared)));
             }
             Ok(()) => self.tell(CoordinatorInput::Stored { checkpoint: id }),
-            // A full or failing device may recover; anything else does not.
-            Err(error @ (StoreError::Full { .. } | StoreError::Io { .. })) => {
+            // A full or failing device may recover, and a store be reached again; anything else does not.
+            Err(
+                error @ (StoreError::Full { .. } | StoreError::Io { .. } | StoreError::Unavailable { .. }),
+            ) => {
                 let cause = error.to_string();
                 self.not_stored = Some(error);
                 self.tell(CoordinatorInput::StoreFailed { checkpoint: id, cause });
@@ -267,6 +272,7 @@ impl<'a> Attempt<'a> {
         match effect {
             CoordinatorEffect::Trigger { checkpoint, kind } => {
                 self.counters.take_changed();
+                self.spans.begin(checkpoint);
                 self.observe(JobEvent::Triggered { checkpoint, kind });
                 self.collecting.insert(checkpoint, Vec::new());
                 let barrier = Barrier { checkpoint, kind, triggered: self.clock.now() };
@@ -280,6 +286,7 @@ impl<'a> Attempt<'a> {
                 }
                 if self.config.idle_checkpoints == IdleCheckpoints::LeftOut && self.is_known(&composed) {
                     // What is durable is the same.
+                    self.spans.end(checkpoint);
                     self.done.finished = kind == CheckpointKind::Final;
                     self.tell(CoordinatorInput::Stored { checkpoint });
                     return Ok(None);
@@ -293,7 +300,10 @@ impl<'a> Attempt<'a> {
                 self.command(subtask, Command::Notify(checkpoint));
             }
             CoordinatorEffect::Abort { checkpoint, cause } => {
-                tracing::warn!(checkpoint, %cause, "a checkpoint was given up");
+                self.spans.of(checkpoint).in_scope(|| {
+                    tracing::warn!(checkpoint, %cause, "a checkpoint was given up");
+                });
+                self.spans.end(checkpoint);
                 self.observe(JobEvent::Aborted { checkpoint, cause: &cause });
                 self.counters.changed();
                 self.done.failed += 1;
@@ -328,6 +338,7 @@ impl<'a> Attempt<'a> {
     /// Takes what became of a checkpoint.
     fn kept(&mut self, (checkpoint, result): Kept) -> Result<(), StoreError> {
         result?;
+        self.spans.end(checkpoint.id);
         self.done.completed += 1;
         self.done.taken = self.storing.taken;
         self.done.finished = self.storing.kind == Some(CheckpointKind::Final) || self.still_finished;
@@ -407,7 +418,10 @@ impl<'a> Attempt<'a> {
             while self.discards.next().await.is_some() {}
         };
         if tokio::time::timeout(ABORT_WAIT, all).await.is_err() {
-            tracing::warn!("subtasks do not end; what they have open is left to the next recovery");
+            tracing::warn!(
+                "subtasks do not end; what they have open is left to the next recovery: readers stall there until the job \
+                 is started again, or its timeout"
+            );
         }
     }
 

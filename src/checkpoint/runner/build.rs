@@ -15,6 +15,7 @@ use super::{
     gate::Gate,
     graph::{Kind, Node, OperatorFactory},
     keyed::{KeyedState, groups_of},
+    offsets::{GroupCommits, Teller, group_commits},
     operator_task::{OperatorTask, Pending},
     output::{Edge, Output, Route},
     port::{Command, Port, Report},
@@ -23,8 +24,9 @@ use super::{
     source_task::SourceTask,
 };
 use crate::{
-    checkpoint::StateStore,
-    client::Topic,
+    checkpoint::{StateStore, spans::Spans},
+    client::{ConsumerGroupMetadata, Topic},
+    ids::GroupId,
     net::{Background, Clock},
     source::Subtask,
 };
@@ -44,6 +46,9 @@ pub(super) struct Surroundings<'a> {
     pub(super) states: Arc<dyn StateStore>,
     pub(super) counters: Arc<Counters>,
     pub(super) topic: Topic,
+    pub(super) spans: Spans,
+    /// The consumer group to which the sources' offsets are committed.
+    pub(super) group: Option<GroupId>,
     /// By subtask of the sink.
     pub(super) writers: Vec<(crate::sink::SinkWriter, Commits)>,
     pub(super) settle_timeout: std::time::Duration,
@@ -61,6 +66,9 @@ struct Builder<'a> {
     queues: Queues,
     reports: mpsc::UnboundedSender<Report>,
     built: Built,
+    /// One for each source subtask, and what the first subtask of the sink gets.
+    tellers: Vec<Teller>,
+    group: Option<GroupCommits>,
 }
 
 /// Starts every subtask, with what the checkpoint holds for it.
@@ -73,7 +81,16 @@ pub(super) async fn build(
     let queues = Queues::new(nodes, (around.config.channel_capacity, around.config.channel_bytes));
     let built =
         Built { tasks: FuturesUnordered::new(), commands: Vec::new(), names: Vec::new(), reports: listener };
-    let mut builder = Builder { nodes, around, queues, reports, built };
+    let (tellers, group) = match around.group.clone() {
+        Some(group) => {
+            let sources = nodes.iter().filter(|node| matches!(node.kind, Kind::Source(_)));
+            let sources = sources.map(|node| node.parallelism as usize).sum();
+            let (tellers, group) = group_commits(ConsumerGroupMetadata::new(group), sources);
+            (tellers, Some(group))
+        }
+        None => (Vec::new(), None),
+    };
+    let mut builder = Builder { nodes, around, queues, reports, built, tellers, group };
     builder.put_in_flight(restored)?;
     for (number, node) in nodes.iter().enumerate() {
         match &node.kind {
@@ -86,7 +103,8 @@ pub(super) async fn build(
                     let reader =
                         opened.map_err(|error| TaskError::Source { task: port.name.clone(), error })?;
                     let counters = Arc::clone(&builder.around.counters);
-                    builder.start(SourceTask { port, reader, output, counters }.run());
+                    let teller = builder.tellers.pop();
+                    builder.start(SourceTask { port, reader, output, counters, teller }.run());
                 }
             }
             Kind::Operator(operator) => builder.operator(number, operator, restored)?,
@@ -180,8 +198,11 @@ impl Builder<'_> {
                 commits,
                 steps: self.around.config.steps.clone(),
                 stop_after: self.around.config.stop_after,
+                spans: self.around.spans.clone(),
                 settle_timeout: self.around.settle_timeout,
                 progress: Progress::default(),
+                // The first one alone: offsets of a checkpoint are in one transaction.
+                group: self.group.take(),
             };
             self.start(task.run());
         }

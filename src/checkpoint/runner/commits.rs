@@ -7,18 +7,19 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{
     config::OnHanging,
     counters::Counters,
     error::TaskError,
     event::{JobEvent, Observer, TaskName},
-    summary::{LostTransaction, log_hanging},
+    summary::{LostTransaction, ON_THEIR_WAY, log_hanging},
 };
 use crate::{
     checkpoint::{
-        CommitStatus, ListedCommittable, spans,
+        CommitStatus, ListedCommittable,
+        spans::Spans,
         step::{Note, Part, Steps},
     },
     client::Client,
@@ -52,7 +53,7 @@ pub(super) struct Teller {
 
 /// What a subtask commits with, and for whom.
 pub(super) struct Ways {
-    pub(super) job: Arc<str>,
+    pub(super) spans: Spans,
     pub(super) client: Client,
     pub(super) committer: Committer,
     pub(super) on_hanging: OnHanging,
@@ -74,6 +75,16 @@ struct Listed {
     since: Moment,
     stage: Stage,
     entry: ListedCommittable,
+    watch: Watch,
+}
+
+/// Where the log tells of it.
+#[derive(Debug, Clone)]
+struct Watch {
+    /// The first checkpoint that lists it, of an earlier run the restored one.
+    checkpoint: u64,
+    /// Its span, which is open until this is dropped.
+    span: Span,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +99,7 @@ impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
         (ways, teller): (Ways, Teller),
-        restored: Vec<ListedCommittable>,
+        (checkpoint, restored): (u64, Vec<ListedCommittable>),
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
         let (listed, lists, background) = (Vec::new(), BTreeMap::new(), FuturesUnordered::new());
@@ -96,11 +107,12 @@ impl Commits {
         let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
         for mut entry in restored {
             entry.status = CommitStatus::Decided(Decision::Commit);
+            let watch = Watch { checkpoint, span: Span::none() };
             if !hangs.contains(&entry.committable.transactional_id) {
-                commits.settle(entry.committable.clone());
+                commits.settle(entry.committable.clone(), &watch);
             }
             let since = Moment::default();
-            commits.listed.push(Listed { checkpoint: 0, since, stage: Stage::Committing, entry });
+            commits.listed.push(Listed { checkpoint: 0, since, stage: Stage::Committing, entry, watch });
         }
         hanging.into_iter().for_each(|hanging| commits.recheck(hanging));
         commits
@@ -110,7 +122,8 @@ impl Commits {
     pub(super) fn prepared(&mut self, checkpoint: u64, committable: Committable) {
         let entry = ListedCommittable { committable, status: CommitStatus::Pending };
         let since = Moment::default();
-        self.listed.push(Listed { checkpoint, since, stage: Stage::Prepared, entry });
+        let watch = Watch { checkpoint, span: self.ways.spans.of(checkpoint) };
+        self.listed.push(Listed { checkpoint, since, stage: Stage::Prepared, entry, watch });
     }
 
     /// What this checkpoint has to list.
@@ -134,7 +147,7 @@ impl Commits {
                 listed.since = now;
                 let (committer, committable) =
                     (self.ways.committer.clone(), listed.entry.committable.clone());
-                let span = spans::commit(&self.ways.job, listed.checkpoint);
+                let span = self.ways.spans.commit(&listed.watch.span, listed.checkpoint);
                 let committing =
                     async move { Done::Committed(committer.commit_one(committable, First::EndTxn).await) };
                 self.background.push(Background::start(committing.instrument(span)));
@@ -217,7 +230,7 @@ impl Commits {
             let since = (listed.checkpoint, listed.since);
             self.teller.committed(since, &committable.transactional_id, &resumed.outcome);
         }
-        self.settle(committed.committable);
+        self.settle_again(committed.committable);
         Ok(())
     }
 
@@ -247,8 +260,8 @@ impl Commits {
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging, writer),
             Err(SettleError::Pending { .. }) => {
-                tracing::warn!(transactional_id = %id, "markers are still on their way");
-                self.settle(committable.clone());
+                tracing::warn!(transactional_id = %id, "{ON_THEIR_WAY}");
+                self.settle_again(committable.clone());
             }
             Err(e @ SettleError::Denied { .. }) => {
                 tracing::warn!(transactional_id = %id, "{e}; its id is not used again");
@@ -292,12 +305,20 @@ impl Commits {
         self.listed.retain(|l| l.entry.committable.transactional_id != *id);
     }
 
-    fn settle(&self, committable: Committable) {
+    fn settle_again(&self, committable: Committable) {
+        let listed = self.listed.iter().find(|l| l.entry.committable == committable);
+        let watch = listed.map_or(Watch { checkpoint: 0, span: Span::none() }, |l| l.watch.clone());
+        self.settle(committable, &watch);
+    }
+
+    fn settle(&self, committable: Committable, watch: &Watch) {
         let committer = self.ways.committer.clone();
-        self.background.push(Background::start(async move {
+        let settling = async move {
             let settled = committer.settle(&committable).await;
             Done::Settled(Box::new(committable), settled)
-        }));
+        };
+        let span = self.ways.spans.settle(&watch.span, watch.checkpoint);
+        self.background.push(Background::start(settling.instrument(span)));
     }
 
     /// Looks once more at what was found hanging: it may have been repaired since.

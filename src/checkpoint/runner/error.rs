@@ -8,6 +8,7 @@ use crate::{
     client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
+        cause::Cause,
         checkpoint::{
             Misuse,
             coordinator::{AbortCause, ConfigError},
@@ -170,24 +171,25 @@ impl RunError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         let cause = match self {
-            Self::Task(TaskError::Write { error, .. }) => match &**error {
-                WriteError::Send(SendError::Failed(cause)) => cause,
+            Self::Task(TaskError::Write { error, .. }) if matches!(**error, WriteError::Blocked(_)) => {
                 // Recovery waits for the commits, as long as they may take.
-                WriteError::Blocked(_) => return true,
-                _ => return false,
-            },
-            Self::Task(TaskError::Prepare { error, .. }) => match &error.source {
-                PrepareFailure::Failed(failed) => &failed.cause,
+                return true;
+            }
+            Self::Task(TaskError::Prepare { error, .. })
+                if matches!(error.source, PrepareFailure::TooOld(_)) =>
+            {
                 // A checkpoint that comes in time is all that it needs.
-                PrepareFailure::TooOld(_) => return true,
-            },
+                return true;
+            }
             Self::Checkpoint(_) | Self::NotStored(_) => return true,
+            Self::Store(error) => return error.is_transient(),
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
             Self::Recover(RecoverError::Leftovers(_)) => return true,
+            Self::Task(error) if error.failure().is_some() => error.failure(),
             _ => return self.no_answer(),
         };
-        cause.kind.is_transient()
+        cause.is_some_and(|cause| cause.kind.is_transient())
     }
 
     /// True when no broker answered.
@@ -212,4 +214,26 @@ impl RunError {
 /// True when nothing is decided against any of these: a commit may be tried again.
 fn may_pass(all: &[Committed]) -> bool {
     all.iter().all(|one| one.result.as_ref().is_err_and(CommitError::is_retriable))
+}
+
+impl TaskError {
+    /// Why the open transaction failed, if it did.
+    fn failure(&self) -> Option<&Cause> {
+        match self {
+            Self::Write { error, .. } => match &**error {
+                WriteError::Send(SendError::Failed(cause)) => Some(cause),
+                _ => None,
+            },
+            Self::Prepare { error, .. } => match &error.source {
+                PrepareFailure::Failed(failed) => Some(&failed.cause),
+                PrepareFailure::TooOld(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// True when a broker says that somebody else has ended the transaction.
+    pub(super) fn is_taken(&self) -> bool {
+        self.failure().is_some_and(Cause::is_taken)
+    }
 }

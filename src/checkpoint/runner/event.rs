@@ -1,14 +1,19 @@
 //! What happens in a job, for whoever draws timelines, counts, or logs.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use crate::{
     ids::{Moment, TransactionalId},
+    net::{Background, Clock},
     proto::{
         checkpoint::{CheckpointKind, coordinator::AbortCause},
         resume::Outcome,
     },
-    sink::{RecoveryReport, SinkUsage, SinkWriter},
+    sink::{RecoveryReport, SinkMeter, SinkUsage},
 };
 
 /// A subtask: its operator, and its number among the operator's subtasks.
@@ -133,6 +138,12 @@ pub enum JobEvent<'a> {
         /// The transaction.
         transactional_id: &'a TransactionalId,
     },
+    /// A broker refused records of a sink's transaction, or its identity, since somebody else has ended it: a newer owner of its id,
+    /// or its timeout. The sink ends; the job may go back to its last checkpoint.
+    Fenced {
+        /// The subtask.
+        task: &'a TaskName,
+    },
     /// What a sink holds: about once a second, and when it ends.
     Usage {
         /// The subtask.
@@ -163,7 +174,7 @@ impl Observer {
         })
     }
 
-    pub(in crate::checkpoint) fn event(&self, at: Moment, event: &JobEvent<'_>) {
+    pub(super) fn event(&self, at: Moment, event: &JobEvent<'_>) {
         (self.0)(at, event);
     }
 }
@@ -181,26 +192,61 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// Tells of a sink's usage now and then.
-#[derive(Debug, Default)]
+/// Tells what a sink holds, and logs what comes near to its timeout, for as long as this is kept. It does so beside the sink's own
+/// task, which may wait for a flush, a store or memory at the very moment at which somebody looks.
+#[derive(Debug)]
 pub(super) struct UsageTeller {
-    due: Moment,
+    told: Told,
+    _ticking: Background<()>,
 }
 
 /// How far two reports of a sink's usage are apart.
 const USAGE_EVERY: Duration = Duration::from_secs(1);
 
 impl UsageTeller {
-    /// Tells, if it is time to.
-    pub(super) fn tick(
-        &mut self,
-        (observer, now): (&Observer, Moment),
-        task: &TaskName,
-        writer: &SinkWriter,
-    ) {
-        if self.due <= now {
-            self.due = now.after(USAGE_EVERY);
-            observer.event(now, &JobEvent::Usage { task, usage: writer.usage() });
+    /// Tells `observer` at once, and then again and again.
+    pub(super) fn start((observer, clock): (Observer, Clock), task: TaskName, meter: SinkMeter) -> Self {
+        let told = Told { observer, clock, task, meter, over: Arc::new(Mutex::new(false)) };
+        let ticking = told.clone();
+        let ticking = Background::start(async move {
+            loop {
+                ticking.tell();
+                ticking.meter.log_deadlines();
+                ticking.clock.sleep_until(Some(ticking.clock.now().after(USAGE_EVERY))).await;
+            }
+        });
+        Self { told, _ticking: ticking }
+    }
+
+    /// Tells for the last time.
+    pub(super) fn end(self) {
+        self.told.tell();
+    }
+}
+
+impl Drop for UsageTeller {
+    fn drop(&mut self) {
+        // A tick that is under way on another thread comes before this. None comes later, when another writer of the same
+        // subtask begins to count anew.
+        *self.told.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Told {
+    observer: Observer,
+    clock: Clock,
+    task: TaskName,
+    meter: SinkMeter,
+    over: Arc<Mutex<bool>>,
+}
+
+impl Told {
+    fn tell(&self) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*over {
+            let usage = self.meter.usage();
+            self.observer.event(self.clock.now(), &JobEvent::Usage { task: &self.task, usage });
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) type OperatorFactory = dyn Fn() -> Box<dyn Operator> + Send + Sync;
 pub(super) enum Kind {
     Source(Arc<dyn Source>),
     Operator(Arc<OperatorFactory>),
-    Sink(SinkSpec),
+    Sink(Box<SinkSpec>),
 }
 
 /// The beginning of an edge.
@@ -243,7 +243,8 @@ impl Stream {
 
     /// Ends in a sink.
     pub fn sink(self, uid: &str, parallelism: u32, sink: SinkSpec) {
-        let node = Node { uid: uid.into(), parallelism, kind: Kind::Sink(sink), inputs: self.from };
+        let kind = Kind::Sink(Box::new(sink));
+        let node = Node { uid: uid.into(), parallelism, kind, inputs: self.from };
         _ = add(&self.graph, node);
     }
 

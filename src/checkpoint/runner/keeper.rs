@@ -1,9 +1,11 @@
 //! The store, while the job goes on: checkpoints are written beside it, one at a time.
 
 use futures::{FutureExt, future::BoxFuture};
+use tracing::Instrument;
 
 use crate::checkpoint::{
     Checkpoint, CheckpointStore, StoreError, StorePoint,
+    spans::Spans,
     step::{Step, Steps},
 };
 
@@ -12,6 +14,7 @@ pub(super) type Kept = (Checkpoint, Result<(), StoreError>);
 
 pub(super) struct Keeper<'a> {
     steps: Steps,
+    spans: Spans,
     state: State<'a>,
 }
 
@@ -23,8 +26,8 @@ enum State<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub(super) fn new(store: &'a mut dyn CheckpointStore, steps: Steps) -> Self {
-        Self { steps, state: State::Idle(store) }
+    pub(super) fn new(store: &'a mut dyn CheckpointStore, steps: Steps, spans: Spans) -> Self {
+        Self { steps, spans, state: State::Idle(store) }
     }
 
     /// Begins to make a checkpoint durable. The one before must be done.
@@ -32,7 +35,7 @@ impl<'a> Keeper<'a> {
         let State::Idle(store) = std::mem::replace(&mut self.state, State::Moving) else {
             unreachable!("the coordinator stores one checkpoint at a time")
         };
-        let steps = self.steps.clone();
+        let (steps, span) = (self.steps.clone(), self.spans.store(checkpoint.id));
         let writing = async move {
             let mut passed = move |point| {
                 steps.step(match point {
@@ -43,7 +46,7 @@ impl<'a> Keeper<'a> {
             let result = store.write(&checkpoint, &mut passed).await;
             (store, (checkpoint, result))
         };
-        self.state = State::Writing(writing.boxed());
+        self.state = State::Writing(writing.instrument(span).boxed());
     }
 
     /// Waits for the end of the checkpoint that is being written; for ever if there is none. Cancel safe.

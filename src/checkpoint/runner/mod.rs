@@ -27,6 +27,7 @@ mod graph;
 mod in_flight;
 mod keeper;
 mod keyed;
+mod offsets;
 mod operator;
 mod operator_task;
 mod output;

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     checkpoint::{
         Binding, Checkpoint, CheckpointStore, ListedCommittable, OperatorState, StateHandle, StoreError,
-        step::Note,
+        spans::Spans, step::Note,
     },
     client::{Client, Topic},
     proto::{
@@ -95,9 +95,9 @@ impl Pipeline {
         };
         let played = match begun {
             Ok(begun) => {
-                let Begun { built, checkpoint, was_finished } = begun;
-                let start =
-                    (Start { checkpoint, newest_id: *newest_id, was_finished }, Arc::clone(&counters));
+                let Begun { built, checkpoint, was_finished, spans } = begun;
+                let start = Start { checkpoint, newest_id: *newest_id, was_finished, spans };
+                let start = (start, Arc::clone(&counters));
                 let mut attempt =
                     Attempt::new(&nodes, (config, client.clock()), (built, &mut *store), start)?;
                 let played = attempt.play(stop).await;
@@ -149,8 +149,16 @@ impl Pipeline {
         if is_ahead(&checkpoint, &writers) {
             counters.changed();
         }
-        let commits =
-            Commitments { client, sink: &sink, spec: &spec.config, uid, config, counters: &counters };
+        let spans = Spans::new(Arc::clone(&self.job_id));
+        let commits = Commitments {
+            client,
+            sink: &sink,
+            spec: &spec.config,
+            uid,
+            config,
+            counters: &counters,
+            spans: &spans,
+        };
         let mut writers = commits.deal(writers, &checkpoint, report);
         if let Some(error) = refused {
             // A transaction that was on its way is a loss, which is the worse news.
@@ -165,11 +173,13 @@ impl Pipeline {
             states: store.states(),
             counters: Arc::clone(&counters),
             topic,
+            spans: spans.clone(),
+            group: spec.config.offsets_group.clone(),
             writers,
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
-        Ok(Begun { built, checkpoint, was_finished: restored.is_finished() })
+        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), spans })
     }
 
     /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
@@ -223,6 +233,7 @@ struct Begun {
     built: Built,
     checkpoint: Checkpoint,
     was_finished: bool,
+    spans: Spans,
 }
 
 /// What the lives of a job share, from one restart to the next.
@@ -237,7 +248,7 @@ struct Life<'a> {
 
 fn sink_of(nodes: &[Node]) -> (&SinkSpec, &Arc<str>, u32) {
     let mut sinks = nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Sink(spec) => Some((spec, &node.uid, node.parallelism)),
+        Kind::Sink(spec) => Some((&**spec, &node.uid, node.parallelism)),
         Kind::Source(_) | Kind::Operator(_) => None,
     });
     // `nodes` has made sure that there is one.
@@ -295,6 +306,7 @@ struct Commitments<'a> {
     uid: &'a Arc<str>,
     config: &'a RunConfig,
     counters: &'a Arc<Counters>,
+    spans: &'a Spans,
 }
 
 impl Commitments<'_> {
@@ -316,14 +328,14 @@ impl Commitments<'_> {
                 kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
             let hanging =
                 report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
-            (writer, Commits::restored(self.one(number, &checkpoint.job_id), listed, hanging))
+            (writer, Commits::restored(self.one(number), (checkpoint.id, listed), hanging))
         };
         (0..).zip(writers).map(one).collect()
     }
 
-    fn one(&self, index: u32, job: &Arc<str>) -> (Ways, Teller) {
+    fn one(&self, index: u32) -> (Ways, Teller) {
         let ways = Ways {
-            job: Arc::clone(job),
+            spans: self.spans.clone(),
             client: self.client.clone(),
             committer: self.sink.committer(),
             on_hanging: self.config.on_hanging,
@@ -340,7 +352,7 @@ impl Commitments<'_> {
     }
 }
 
-/// The same with the files of their committables, which were kept when their checkpoints were written.
+/// The same with the places of their committables, which were kept when their checkpoints were written.
 async fn named(store: &mut dyn CheckpointStore, found: Vec<CommittedButHanging>) -> Vec<HangingTransaction> {
     let listed = match found.is_empty() {
         true => None,
@@ -351,10 +363,7 @@ async fn named(store: &mut dyn CheckpointStore, found: Vec<CommittedButHanging>)
         let listed = listed.iter().flat_map(|checkpoint| &checkpoint.committables);
         let own: Option<&Committable> =
             listed.map(|l| &l.committable).find(|c| c.identity == transaction.identity);
-        let file = match own {
-            Some(committable) => store.keep(committable).await.ok().flatten(),
-            None => None,
-        };
+        let file = own.and_then(|committable| store.place(committable));
         all.push(HangingTransaction { transaction, file });
     }
     all

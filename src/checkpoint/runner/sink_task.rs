@@ -1,29 +1,37 @@
 //! A subtask of the sink: a writer, and the commits of what it prepared.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    pin::pin,
+    time::Duration,
+};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tracing::Instrument;
 
 use super::{
-    commits::Commits,
+    commits::{Commits, Done},
     config::StopAfter,
     error::TaskError,
     event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
     in_flight,
+    offsets::GroupCommits,
     port::{Command, News, Port, SinkPart, TaskState},
 };
 use crate::{
     checkpoint::{
         StateHandle, StoreError,
+        spans::Spans,
         step::{Note, Part, Step, Steps},
     },
-    client::Topic,
+    client::{LEFT_OPEN, Topic},
     ids::Moment,
     net::Background,
-    proto::checkpoint::alignment::Barrier,
+    proto::{checkpoint::alignment::Barrier, committable::Committable},
     record::Record,
-    sink::{SinkWriter, WriteError},
+    sink::{PrepareCommitError, SinkWriter, WriteError},
 };
 
 /// Records that are written before commands and barriers are looked at again.
@@ -40,9 +48,12 @@ pub(super) struct SinkTask {
     pub(super) steps: Steps,
     /// The job stops with its first transaction.
     pub(super) stop_after: Option<StopAfter>,
+    pub(super) spans: Spans,
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
     pub(super) progress: Progress,
+    /// Where the sources stand, if that is this subtask's to commit.
+    pub(super) group: Option<GroupCommits>,
 }
 
 /// What became of state that was put into the store; `None` if that panicked.
@@ -57,22 +68,28 @@ pub(super) struct Progress {
     /// Complete, but not everything up to it is decided.
     unconfirmed: Option<u64>,
     closing: Option<Moment>,
-    usage: UsageTeller,
     /// Records of transactions before the open one.
     earlier: u64,
     /// The job stops on purpose: nothing more is written.
     held: bool,
+    /// Commands that came while it waited for something else.
+    later: VecDeque<Command>,
 }
 
 impl SinkTask {
     /// Runs until the job lets go of it. What is open then is aborted: readers must not wait for its timeout.
     pub(super) async fn run(mut self) -> Result<(), TaskError> {
+        let watcher = (self.port.observer.clone(), self.port.clock);
+        let usage = UsageTeller::start(watcher, self.port.name.clone(), self.writer.meter());
         let result = self.work().await;
-        self.port.observe(JobEvent::Usage { task: &self.port.name, usage: self.writer.usage() });
+        if result.as_ref().is_err_and(TaskError::is_taken) {
+            self.port.observe(JobEvent::Fenced { task: &self.port.name });
+        }
+        usage.end();
         // What is being kept holds the store, which somebody may open again when the job is over.
         while self.progress.uploads.next().await.is_some() {}
         if let Err(cause) = self.writer.abort().await {
-            tracing::warn!(task = %self.port.name, %cause, "the open transaction is left to the next recovery");
+            tracing::warn!(task = %self.port.name, %cause, "{LEFT_OPEN}");
         }
         result
     }
@@ -82,9 +99,10 @@ impl SinkTask {
             while let Some(arrival) = self.gate.barrier()? {
                 self.arrival(arrival).await?;
             }
+            while let Some(command) = self.progress.later.pop_front() {
+                self.command(command)?;
+            }
             let now = self.port.clock.now();
-            let watcher = (&self.port.observer, now);
-            self.progress.usage.tick(watcher, &self.port.name, &self.writer);
             let free = self.is_free()?;
             let more = free && self.burst().await?;
             if more {
@@ -100,10 +118,7 @@ impl SinkTask {
                     None => return Ok(()),
                     Some(command) => self.command(command)?,
                 },
-                done = self.commits.next() => {
-                    self.commits.done(done?, &mut self.writer)?;
-                    self.confirm();
-                }
+                done = self.commits.next() => self.done(done)?,
                 Some(kept) = self.progress.uploads.next() => {
                     let (checkpoint, kept) = kept.ok_or(TaskError::Panicked)?;
                     self.acknowledge(checkpoint, kept.ok_or(TaskError::Panicked)?);
@@ -146,10 +161,52 @@ impl SinkTask {
     }
 
     async fn write(&mut self, record: &Record) -> Result<(), TaskError> {
-        let mut headers = Vec::new();
-        let written = self.writer.write(&self.topic, record.partition, record.as_ref(&mut headers)).await;
-        written.map_err(|error| self.failed(error))?;
+        while let Err(error) = self.try_write(record) {
+            if !matches!(error, WriteError::Full) {
+                return Err(self.failed(error));
+            }
+            // Listening begins before another try, so that what becomes free in between is heard.
+            let mut freed = pin!(self.writer.freed());
+            let heard = freed.as_mut().now_or_never().is_some();
+            match self.try_write(record) {
+                Ok(()) => break,
+                Err(WriteError::Full) if heard => {}
+                Err(WriteError::Full) => self.beside(freed).await?,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
         self.steps.step(Step::Write);
+        Ok(())
+    }
+
+    fn try_write(&mut self, record: &Record) -> Result<(), WriteError> {
+        let mut headers = Vec::new();
+        self.writer.try_write(&self.topic, record.partition, record.as_ref(&mut headers))
+    }
+
+    /// Waits for something, while commits that come to their end are taken note of, and new ones begin: brokers that are slow to
+    /// take records hold up neither.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> Result<T, TaskError> {
+        let mut work = pin!(work);
+        let mut commanded = true;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                command = self.port.commands.recv(), if commanded => match command {
+                    Some(notify @ Command::Notify(_)) => self.command(notify)?,
+                    Some(other) => self.progress.later.push_back(other),
+                    // What is under way is seen to its end. Then there is nobody left to work for.
+                    None => commanded = false,
+                },
+                done = self.commits.next() => self.done(done)?,
+            }
+        }
+    }
+
+    fn done(&mut self, done: Result<Done, TaskError>) -> Result<(), TaskError> {
+        self.commits.done(done?, &mut self.writer)?;
+        self.confirm();
         Ok(())
     }
 
@@ -187,13 +244,12 @@ impl SinkTask {
         let (checkpoint, clock) = (barrier.checkpoint, self.port.clock);
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
         self.steps.note(Note::Prepare);
-        let (began, transaction) = (clock.now(), self.transaction());
-        self.progress.earlier = transaction.end;
-        let prepared = self.writer.prepare_commit(checkpoint).await;
-        let committable = prepared.map_err(|error| {
-            let task = self.port.name.clone();
-            TaskError::Prepare { task, transaction, error: error.into() }
-        })?;
+        if let Some(group) = &mut self.group {
+            let put = group.put(checkpoint, &mut self.writer).await;
+            put.map_err(|error| self.failed(error))?;
+        }
+        let began = clock.now();
+        let committable = self.flush(checkpoint).await?;
         let transactional_id = committable.as_ref().map(|c| c.transactional_id.clone());
         self.port.observe(JobEvent::Prepared {
             checkpoint,
@@ -210,6 +266,20 @@ impl SinkTask {
         let part = SinkPart { listed, writer: self.writer.snapshot(), taken: self.writer.usage().taken };
         self.progress.parts.insert(checkpoint, part);
         Ok(())
+    }
+
+    async fn flush(&mut self, checkpoint: u64) -> Result<Option<Committable>, TaskError> {
+        let (task, transaction) = (self.port.name.clone(), self.transaction());
+        self.progress.earlier = transaction.end;
+        let failed = |error: PrepareCommitError| TaskError::Prepare {
+            task: task.clone(),
+            transaction: transaction.clone(),
+            error: error.into(),
+        };
+        let Some(preparing) = self.writer.begin_prepare(checkpoint).map_err(failed)? else { return Ok(None) };
+        let span = self.spans.prepare(checkpoint, &self.port.name);
+        let flushed = self.beside(preparing.flushed().instrument(span)).await?;
+        self.writer.end_prepare(flushed).map_err(failed)
     }
 
     fn acknowledge(&mut self, checkpoint: u64, kept: Result<Option<StateHandle>, StoreError>) {

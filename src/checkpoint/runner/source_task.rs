@@ -7,6 +7,7 @@ use super::{
     error::TaskError,
     event::JobEvent,
     in_flight,
+    offsets::Teller,
     output::Output,
     port::{Command, News, Port, TaskState},
 };
@@ -21,6 +22,8 @@ pub(super) struct SourceTask {
     pub(super) reader: Box<dyn SourceReader>,
     pub(super) output: Output,
     pub(super) counters: Arc<Counters>,
+    /// Where offsets are told that the sink commits to a consumer group.
+    pub(super) teller: Option<Teller>,
 }
 
 /// Whether a source still reads.
@@ -77,6 +80,9 @@ impl SourceTask {
     fn barrier(&self, barrier: Barrier) {
         let checkpoint = barrier.checkpoint;
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
+        if let Some(teller) = &self.teller {
+            teller.tell(checkpoint, &*self.reader);
+        }
         let splits = in_flight::splits_to_bytes(&self.reader.snapshot());
         self.output.barrier(barrier);
         let state = Some(StateHandle::Inline(splits.into()));

@@ -87,6 +87,10 @@ impl From<&Committed> for LostTransaction {
     }
 }
 
+/// What is logged of a decision that is slow to arrive.
+pub(super) const ON_THEIR_WAY: &str =
+    "markers are still on their way: the leader of a partition is busy or missing; look at the brokers";
+
 /// Logs each place at which a decision has not arrived.
 pub(super) fn log_hanging(hanging: &CommittedButHanging) {
     for p in &hanging.partitions {

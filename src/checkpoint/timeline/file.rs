@@ -1,98 +1,25 @@
 //! The file, which is bounded, and never in a job's way.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
     line::{self, Key},
     times::{CheckpointTimes, Mark, gather},
+    writer::Entry,
 };
-use crate::{
-    checkpoint::{
-        files::{TEMPORARY, options},
-        runner::{JobEvent, Role},
-    },
-    ids::Moment,
-    net::{Background, Clock},
-};
+use crate::checkpoint::files::{TEMPORARY, options};
 
 /// How many checkpoints are kept, at least; twice as many may lie in the file.
 pub const KEPT_CHECKPOINTS: usize = 1_000;
 
-/// Events that may wait to be written.
-const QUEUE: usize = 4_096;
-/// How long a job that ends waits for the last of them.
-const CLOSING: Duration = Duration::from_secs(2);
-
 const NAME: &str = "timeline.ndjson";
-
-/// Writes the events of a job into `timeline.ndjson` of a directory. Clones write into the same file.
-#[derive(Debug, Clone)]
-pub struct TimelineFile {
-    entries: mpsc::Sender<Entry>,
-    roles: Arc<BTreeMap<Arc<str>, Role>>,
-    run: i64,
-    /// What the clock's beginning is, in microseconds since the Unix epoch.
-    origin_us: i64,
-    _task: Arc<Background<()>>,
-}
-
-enum Entry {
-    Event(Key, Mark),
-    Close(oneshot::Sender<()>),
-}
-
-impl TimelineFile {
-    /// Goes on with the file in this directory, or begins one. `roles` tells sources from operators and sinks, by their
-    /// uids; moments are those of `clock`. What can't be written is left out, with one warning.
-    #[must_use]
-    pub fn open(dir: &Path, roles: BTreeMap<Arc<str>, Role>, clock: Clock) -> Self {
-        let (entries, queue) = mpsc::channel(QUEUE);
-        let run = Clock::wall_ms();
-        let log = Log { path: dir.join(NAME), ..Log::default() };
-        Self {
-            entries,
-            roles: Arc::new(roles),
-            run,
-            origin_us: run * 1_000 - micros(clock.now()),
-            _task: Arc::new(Background::start(work(log, queue))),
-        }
-    }
-
-    /// Takes an event, and does not wait.
-    pub fn record(&self, at: Moment, event: &JobEvent<'_>) {
-        let role = |uid: &str| self.roles.get(uid).copied().unwrap_or(Role::Operator);
-        let Some((checkpoint, stage, task)) = line::of(event, role) else { return };
-        // What a run brings to its end for the checkpoint that it began from has no trigger in it.
-        if checkpoint > 0 {
-            let task = task.map(|task| Arc::from(task.to_string()));
-            let mark = Mark { stage, task, at_us: self.origin_us + micros(at) };
-            _ = self.entries.try_send(Entry::Event((self.run, checkpoint), mark));
-        }
-    }
-
-    /// Waits a moment for what was taken to be written.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn close(&self) {
-        let (done, closed) = oneshot::channel();
-        let closing = async {
-            if self.entries.send(Entry::Close(done)).await.is_ok() {
-                _ = closed.await;
-            }
-        };
-        _ = tokio::time::timeout(CLOSING, closing).await;
-    }
-}
 
 /// The newest checkpoints that the file in this directory tells of, the oldest first; none if there is no such file. Lines that
 /// can't be read, as a crash leaves one, are passed over.
@@ -109,11 +36,9 @@ pub fn read_timeline(dir: &Path) -> io::Result<Vec<CheckpointTimes>> {
     Ok(all)
 }
 
-fn micros(at: Moment) -> i64 {
-    i64::try_from(at.since(Moment::default()).as_micros()).unwrap_or(i64::MAX)
-}
-
-async fn work(mut log: Log, mut queue: mpsc::Receiver<Entry>) {
+/// Writes what comes until nobody is left to send it.
+pub(super) async fn work(dir: PathBuf, mut queue: mpsc::Receiver<Entry>) {
+    let mut log = Log { path: dir.join(NAME), ..Log::default() };
     let mut broken = false;
     while let Some(mut entry) = queue.recv().await {
         let mut closing = Vec::new();

@@ -98,6 +98,7 @@ pub(super) fn of<'a>(
         JobEvent::Recovered { .. }
         | JobEvent::NotCommitted { .. }
         | JobEvent::GivenUp { .. }
+        | JobEvent::Fenced { .. }
         | JobEvent::Usage { .. } => return None,
     })
 }

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use super::{CheckpointTimes, KEPT_CHECKPOINTS, Stage, TimelineFile, read_timeline};
+use super::{CheckpointTimes, KEPT_CHECKPOINTS, Stage, TimelineWriter, read_timeline};
 use crate::{
     checkpoint::runner::{JobEvent, Role, TaskName},
     net::Clock,
@@ -11,14 +11,14 @@ fn task(uid: &str) -> TaskName {
     TaskName { uid: uid.into(), index: 0 }
 }
 
-fn open(dir: &Path, clock: Clock) -> TimelineFile {
+fn open(dir: &Path, clock: Clock) -> TimelineWriter {
     let roles = [("from", Role::Source), ("count", Role::Operator), ("to", Role::Sink)];
     let roles: BTreeMap<Arc<str>, Role> = roles.map(|(uid, role)| (uid.into(), role)).into();
-    TimelineFile::open(dir, roles, clock)
+    TimelineWriter::open(dir, roles, clock)
 }
 
 /// Records one checkpoint, each event a millisecond after the one before.
-async fn record(file: &TimelineFile, clock: Clock, checkpoint: u64) {
+async fn record(file: &TimelineWriter, clock: Clock, checkpoint: u64) {
     let tasks = [task("from"), task("count"), task("to")];
     let (start, kind) = (clock.now(), CheckpointKind::Periodic);
     let mut events = vec![JobEvent::Triggered { checkpoint, kind }];

@@ -2,13 +2,11 @@
 
 mod view;
 
-use std::path::{Path, PathBuf};
-
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::{Context, Exit, context::tell};
-use crate::checkpoint::{CheckpointFile, read_checkpoints, verify};
+use super::{Context, Exit, context::tell, state::StatePlace};
+use crate::checkpoint::{CheckpointFile, Verified};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -28,9 +26,9 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct State {
-    /// Directory of a job's state
-    #[arg(long, value_name = "DIR")]
-    state: PathBuf,
+    /// A job's state: its directory, or its URL
+    #[arg(long, value_name = "DIR|URL", value_parser = StatePlace::parser())]
+    state: StatePlace,
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,23 +40,15 @@ struct ShowArgs {
     id: Option<u64>,
 }
 
-impl State {
-    fn dir(&self) -> anyhow::Result<&Path> {
-        anyhow::ensure!(self.state.is_dir(), "{}: there is no state here", self.state.display());
-        Ok(&self.state)
-    }
-}
-
-pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     match args.command {
-        Command::List(state) => list(context, state.dir()?),
-        Command::Show(args) => show(context, args.state.dir()?, args.id),
-        Command::Verify(state) => check(context, state.dir()?),
+        Command::List(State { state }) => list(context, state.look().await?.checkpoints().await?),
+        Command::Show(args) => show(context, &args.state.state, args.id).await,
+        Command::Verify(State { state }) => check(context, &state.look().await?.verify().await?),
     }
 }
 
-fn list(context: &Context, dir: &Path) -> anyhow::Result<Exit> {
-    let files = read_checkpoints(dir)?;
+fn list(context: &Context, files: Vec<CheckpointFile>) -> anyhow::Result<Exit> {
     if context.json() {
         files.iter().try_for_each(|file| context.print(view::line(file).to_string()))?;
     } else if files.is_empty() {
@@ -78,15 +68,15 @@ fn list(context: &Context, dir: &Path) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn show(context: &Context, dir: &Path, id: Option<u64>) -> anyhow::Result<Exit> {
-    let mut files = read_checkpoints(dir)?;
+async fn show(context: &Context, state: &StatePlace, id: Option<u64>) -> anyhow::Result<Exit> {
+    let mut files = state.look().await?.checkpoints().await?;
     let found = match id {
         None => files.pop(),
         Some(id) => files.into_iter().find(|file| file.id == id),
     };
     let Some(CheckpointFile { id, path, bytes, modified, checkpoint }) = found else {
         let what = id.map_or_else(|| "no checkpoint".to_owned(), |id| format!("no checkpoint {id}"));
-        anyhow::bail!("{}: there is {what} here", dir.display());
+        anyhow::bail!("{state}: there is {what} here");
     };
     let file = CheckpointFile { id, path, bytes, modified, checkpoint: Ok(checkpoint?) };
     let object = view::whole(&file);
@@ -97,8 +87,7 @@ fn show(context: &Context, dir: &Path, id: Option<u64>) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-fn check(context: &Context, dir: &Path) -> anyhow::Result<Exit> {
-    let verified = verify(dir)?;
+fn check(context: &Context, verified: &Verified) -> anyhow::Result<Exit> {
     for fault in &verified.faults {
         let file = fault.path.display().to_string();
         context.print(match context.json() {

@@ -12,6 +12,6 @@ pub(super) use metrics::Metrics;
 pub(super) use observers::Observers;
 pub(super) use options::Options;
 pub(super) use progress::progress;
-pub(super) use report::{exit_of, exit_of_lost, tell_hanging, tell_lost, told};
+pub(super) use report::{exit_of, exit_of_lost, tell_cure, tell_hanging, tell_lost, told};
 pub(super) use signals::signals;
-pub(super) use state::{ensure_topic, job_id, prefix, store};
+pub(super) use state::{close, ensure_topic, job_id, prefix, store};

@@ -6,22 +6,33 @@ use super::Options;
 use crate::{
     checkpoint::{
         runner::{JobEvent, Observer, Role},
-        timeline::TimelineFile,
+        timeline::TimelineWriter,
     },
+    cli::state::StatePlace,
     net::Clock,
 };
 
 /// They are told of every event.
 #[derive(Clone)]
 pub(in crate::cli) struct Observers {
-    timeline: Option<TimelineFile>,
+    timeline: Option<TimelineWriter>,
     on_checkpoint: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Observers {
     /// A job with a state has a timeline in it.
     pub(in crate::cli) fn new(options: &Options, roles: BTreeMap<Arc<str>, Role>, clock: Clock) -> Self {
-        let timeline = options.state.as_deref().map(|dir| TimelineFile::open(dir, roles, clock));
+        let timeline = match &options.state {
+            Some(StatePlace::Directory(dir)) => Some(TimelineWriter::open(dir, roles, clock)),
+            Some(place) => place.objects().and_then(|objects| match objects {
+                Ok(objects) => Some(TimelineWriter::beside(&objects, roles, clock)),
+                Err(error) => {
+                    tracing::warn!(%error, "no timeline is written");
+                    None
+                }
+            }),
+            None => None,
+        };
         Self { timeline, on_checkpoint: Arc::new(|| {}) }
     }
 

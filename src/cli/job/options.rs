@@ -3,13 +3,14 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
-    checkpoint::runner::OnHanging,
+    checkpoint::{Binding, runner::OnHanging},
     cli::{
         Usage,
         context::Context,
         duration::parse_duration,
         policy::Policy,
         settings::{Command, JobConfig, Settings},
+        state::{Opening, StatePlace},
     },
     client::ClientConfig,
     proto::{checkpoint::alignment::Mode, pool::Reuse},
@@ -20,9 +21,12 @@ use crate::{
 /// Options of every job.
 #[derive(Debug, Clone, clap::Args)]
 pub(in crate::cli) struct Options {
-    /// Directory to keep checkpoints in; without it nothing survives a crash
-    #[arg(long, value_name = "DIR")]
-    pub(in crate::cli) state: Option<PathBuf>,
+    /// Where to keep checkpoints: a directory, or file:///DIR, s3://BUCKET/PREFIX; without it nothing survives a crash
+    #[arg(long, value_name = "DIR|URL", value_parser = StatePlace::parser())]
+    pub(in crate::cli) state: Option<StatePlace>,
+    /// With --state URL: how long this job may be silent before another one may take its state over [default: 10s]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", requires = "state")]
+    lease: Option<Duration>,
     /// Time between checkpoints; records become visible with the next one [default: 1s]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     checkpoint_interval: Option<Duration>,
@@ -51,6 +55,9 @@ pub(in crate::cli) struct Options {
     policy: Policy,
 }
 
+/// An owner gives a sign of life three times in it.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
 /// Makes a job use transactional ids again before that is safe, for tests that show what the rule is good for.
 const UNSAFE_REUSE: &str = "KAFKA_2PC_UNSAFE_REUSE";
 
@@ -61,6 +68,16 @@ impl Options {
     /// [`Usage`]: the file can't be read, or something is not `NAME=VALUE`.
     pub(in crate::cli) fn settings(&self) -> Result<Settings, Usage> {
         Settings::read(self.config.as_deref(), &self.set)
+    }
+
+    /// Whether the job's state outlives it.
+    pub(in crate::cli) fn keeps_state(&self) -> bool {
+        self.state.as_ref().is_some_and(StatePlace::is_kept)
+    }
+
+    /// What the owner of the state asks for.
+    pub(super) fn opening(&self, binding: Binding, config: &JobConfig) -> Opening {
+        Opening { binding, num_retained: config.num_retained, lease: self.lease }
     }
 
     /// What options and properties say for this command; `client` has its cluster.
@@ -115,6 +132,16 @@ impl Options {
         }
         if let Some(prefix) = &self.transactional_id_prefix {
             config.prefix = Some(prefix.clone());
+        }
+        match (&self.state, self.lease) {
+            (Some(StatePlace::Objects(_)), Some(lease)) if lease < SHORTEST_LEASE => {
+                return Err(Usage("--lease: it must be at least 1s".to_owned()));
+            }
+            (Some(StatePlace::Objects(_)), _) | (_, None) => {}
+            (_, Some(_)) => {
+                let why = "--lease goes with --state URL: a directory is owned by a lock, without a time";
+                return Err(Usage(why.to_owned()));
+            }
         }
         config.run.on_hanging = if self.repair_hanging { OnHanging::Repair } else { OnHanging::Report };
         match &self.compression {

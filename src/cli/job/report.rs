@@ -5,7 +5,7 @@ use crate::{
         pipeline::PipelineError,
         runner::{HangingTransaction, LostTransaction, RunError},
     },
-    cli::{context::tell, exit::Exit},
+    cli::{context::tell, exit::Exit, state::shown},
 };
 
 /// Why a job ended early.
@@ -45,13 +45,25 @@ pub(in crate::cli) fn exit_of(error: &dyn Ending) -> Exit {
     }
 }
 
+/// Tells what to do about an error, where that needs a decision.
+pub(in crate::cli) fn tell_cure(error: &dyn Ending) {
+    if error.is_lost() {
+        tell(
+            "The records are still in the input. To write them again, copy the state directory, move its newest file \
+             `checkpoint-NUMBER` out of it, and start the same command again; or pass over them with --on-lost skip.\n\
+             Then remove the cause: a job that was away for longer than its transactions live \
+             (transaction.timeout.ms), or a second job with the same prefix",
+        );
+    }
+}
+
 /// Tells of a decision whose marker is missing.
 pub(in crate::cli) fn tell_hanging(hanging: &HangingTransaction) -> std::io::Result<()> {
     let id = &hanging.transaction.transactional_id;
-    let file = hanging.file.as_deref().map(std::path::absolute).transpose()?;
-    let file = file.map(|file| format!(" ({})", file.display())).unwrap_or_default();
+    let file = hanging.file.as_deref().map(shown).transpose()?;
+    let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
     tell(format!(
-        "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR` \
+        "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR|URL` \
          or --repair-hanging writes the missing marker"
     ));
     Ok(())

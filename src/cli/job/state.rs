@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Options;
 use crate::{
-    checkpoint::{Binding, CheckpointStore, DirectoryStore, MemoryStore},
+    checkpoint::{Binding, CheckpointStore, MemoryStore, StoreError},
     cli::{Usage, context::Context, settings::JobConfig},
     client::{Client, TopicError},
     net::Clock,
@@ -48,7 +48,7 @@ pub(in crate::cli) async fn store(
     (options, config): (&Options, &JobConfig),
     topic: &str,
 ) -> anyhow::Result<Box<dyn CheckpointStore>> {
-    let Some(dir) = &options.state else {
+    let Some(place) = &options.state else {
         context.warn("without --state nothing survives a crash: what is not yet committed then is aborted");
         return Ok(Box::new(MemoryStore::default()));
     };
@@ -57,11 +57,18 @@ pub(in crate::cli) async fn store(
         topic: Some(Arc::from(topic)),
         ..Binding::default()
     };
-    let store = DirectoryStore::open(dir, binding)?;
-    Ok(Box::new(match config.num_retained {
-        Some(checkpoints) => store.num_retained(checkpoints),
-        None => store,
-    }))
+    Ok(place.own(context, options.opening(binding, config)).await?.for_a_job())
+}
+
+/// The job is over: the next owner of its state need not wait.
+pub(in crate::cli) async fn close(context: &Context, store: &mut dyn CheckpointStore) {
+    match store.close().await {
+        // Who took it over does not wait for this.
+        Ok(()) | Err(StoreError::Fenced { .. }) => {}
+        Err(error) => {
+            context.warn(format!("{error}; the next owner of this state waits for the lease to end"))
+        }
+    }
 }
 
 /// The job's id, which its state keeps; a new one for a new state.

@@ -15,10 +15,14 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
+    Usage,
     context::{Context, tell},
     crash,
     exit::Exit,
-    job::{self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_hanging, tell_lost, told},
+    job::{
+        self, Metrics, Observers, Options, exit_of, exit_of_lost, signals, tell_cure, tell_hanging,
+        tell_lost, told,
+    },
     settings::{Command, JobConfig},
 };
 use crate::{
@@ -27,6 +31,7 @@ use crate::{
         runner::{HangingTransaction, LostTransaction, Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
     },
     client::{Client, ClientConfig},
+    ids::GroupId,
     sink::SinkConfig,
     source::KafkaSource,
 };
@@ -55,6 +60,9 @@ pub(super) struct Args {
     /// Stop where readers of committed records get at the start
     #[arg(long)]
     until_end: bool,
+    /// Commit where the copy stands to a consumer group, with each checkpoint: for tools that watch lag
+    #[arg(long, value_name = "GROUP")]
+    commit_offsets: Option<String>,
     /// How many subtasks read and write side by side [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     parallelism: Option<u32>,
@@ -85,19 +93,33 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let from = context.client_config_of(args.from_bootstrap.as_deref())?;
     let mut config = args.options.configure(context, to, Command::Mirror)?;
     config.parallelism.option(args.parallelism);
+    if let Some(group) = &args.commit_offsets {
+        config.sink.offsets_group = Some(GroupId::new(group.as_str()));
+        config.sink.validate().map_err(|e| Usage(e.to_string()))?;
+    }
     config.run.steps = steps.clone();
     let metrics = Metrics::start(&args.options).await?;
     // What is said of the client counts for both.
     let from = Client::new(ClientConfig { bootstrap: from.bootstrap, ..config.client.clone() });
     let to = Client::new(config.client.clone().probe(steps.probe()));
     let topics = Topics::resolve(context, &args, (&from, &to)).await?;
+    if let Some(group) = config.sink.offsets_group.as_ref().filter(|_| topics.are_apart) {
+        return Err(Usage(format!(
+            "offsets of the consumer group {group} can't be committed: they lie in the cluster of the source, and the \
+             transaction in the other one. Copy within one cluster, or set commit.offsets.on.checkpoint=false and leave \
+             --commit-offsets out"
+        ))
+        .into());
+    }
     let mut store = job::store(context, &to, (&args.options, &config), &args.to).await?;
     let origin = Origin { cluster: topics.from_cluster.clone(), topic: Arc::from(args.from.as_str()) };
     if let Some(checkpoint) = store.load().await? {
         origin.check(&checkpoint)?;
     }
     let mirror = Mirror { args, from, to, topics, origin, config, metrics };
-    let (total, error) = mirror.attempts(context, &mut *store).await?;
+    let ran = mirror.attempts(context, &mut *store).await;
+    job::close(context, &mut *store).await;
+    let (total, error) = ran?;
     report(context, &total, error, &mirror.args.to)
 }
 
@@ -160,7 +182,8 @@ impl Mirror {
     }
 
     fn source(&self, finished: bool, partitions: i32, read: &Arc<Read>) -> MirrorSource {
-        let source = self.config.source.apply(KafkaSource::new(&self.from, [self.args.from.as_str()]));
+        let source = KafkaSource::new(&self.from, [self.args.from.as_str()]);
+        let source = self.config.source.apply(source, &self.args.from);
         let source = match (self.args.until_end, finished) {
             (false, _) => source,
             (true, false) => source.until_end(),
@@ -215,6 +238,7 @@ fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -
     }
     if let Some(error) = error {
         tell(format!("kafka-2pc: {error}"));
+        tell_cure(&error);
         return Ok(exit_of(&error));
     }
     let exit = if total.hanging.is_empty() { Exit::Done } else { Exit::Failed };

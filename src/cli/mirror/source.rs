@@ -11,7 +11,7 @@ use super::origin::Origin;
 use crate::{
     checkpoint::runner::{RunError, TaskError},
     record::Record,
-    source::{KafkaSource, Source, SourceError, SourceReader, SplitState, Subtask},
+    source::{KafkaSource, Source, SourceError, SourceOffset, SourceReader, SplitState, Subtask},
 };
 
 /// The source.
@@ -135,6 +135,10 @@ impl SourceReader for Reader {
         let mut splits = self.reader.snapshot();
         splits.push(self.origin.split());
         splits
+    }
+
+    fn offsets(&self) -> Vec<SourceOffset> {
+        self.reader.offsets()
     }
 
     fn completed(&mut self, checkpoint: u64) {

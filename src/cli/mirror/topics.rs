@@ -36,6 +36,8 @@ pub(super) struct Topics {
     pub(super) to: Topic,
     /// The id of the cluster that is copied from; empty where the brokers do not tell.
     pub(super) from_cluster: Arc<str>,
+    /// Whether they lie in two clusters, as far as brokers tell.
+    pub(super) are_apart: bool,
 }
 
 impl Topics {
@@ -53,6 +55,7 @@ impl Topics {
         if args.from == args.to && from_cluster == to_cluster {
             return Err(Usage(format!("--from and --to are the same topic, {}", args.to)).into());
         }
+        let are_apart = from_cluster != to_cluster;
         let least = source.partitions();
         let target = match to.topic(&args.to).await {
             Err(TopicError::Missing(_)) => create(args, least, to).await?,
@@ -79,7 +82,8 @@ impl Topics {
                 args.to
             );
         }
-        Ok(Self { to: target, from_cluster: from_cluster.unwrap_or_else(|| Arc::from("")) })
+        let from_cluster = from_cluster.unwrap_or_else(|| Arc::from(""));
+        Ok(Self { to: target, from_cluster, are_apart })
     }
 }
 

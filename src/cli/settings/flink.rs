@@ -1,6 +1,6 @@
 //! Settings with Flink's names: checkpoints, restarts, parallelism, and its Kafka connector.
 
-use std::num::NonZeroUsize;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use super::{
     kafka::LINES,
@@ -128,13 +128,29 @@ pub(super) const PROPERTIES: &[Property] = &[
         "scan.startup.mode",
         (
             "earliest-offset",
-            "where a copy begins that has no state: `earliest-offset`, `latest-offset` or `timestamp`",
+            "where a copy begins that has no state: `earliest-offset`, `latest-offset`, `timestamp`, `specific-offsets` or `group-offsets`",
         ),
         |c, v| startup(v).map(|s| c.source.startup = s),
     ),
     scan("scan.startup.timestamp-millis", ("", "with `timestamp`: milliseconds since 1970"), |c, v| {
         millis_since_epoch(v).map(|ms| c.source.startup_millis = Some(ms))
     }),
+    scan(
+        "scan.startup.specific-offsets",
+        (
+            "",
+            "with `specific-offsets`: `partition:0,offset:42;partition:1,offset:300`; partitions that are not named begin at the beginning",
+        ),
+        |c, v| specific_offsets(v).map(|offsets| c.source.startup_offsets = Some(offsets)),
+    ),
+    scan(
+        "commit.offsets.on.checkpoint",
+        (
+            "true with group.id",
+            "whether a copy commits where it stands to `group.id`, in the transaction of each checkpoint",
+        ),
+        |c, v| switch(v).map(|on| c.source.commit_offsets = Some(on)),
+    ),
     scan(
         "scan.topic-partition-discovery.interval",
         ("5 min", "how often new partitions are looked for; 0 for never"),
@@ -156,7 +172,6 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("execution.checkpointing.dir", "use --state"),
     ("restart-strategy.exponential-delay.", "restarts have a fixed delay"),
     ("restart-strategy.failure-rate.", "restarts have a fixed delay"),
-    ("scan.startup.specific-offsets", "a copy begins everywhere at the beginning, at the end or at a time"),
     ("scan.bounded.", "use --until-end"),
 ];
 
@@ -192,12 +207,35 @@ fn startup(value: &str) -> Result<Startup, String> {
         "earliest-offset" => Ok(Startup::Earliest),
         "latest-offset" => Ok(Startup::Latest),
         "timestamp" => Ok(Startup::Timestamp),
-        "group-offsets" => Err("positions lie in checkpoints, not in a consumer group".into()),
-        "specific-offsets" => {
-            Err("it is not supported: earliest-offset, latest-offset and timestamp are".into())
+        "group-offsets" => Ok(Startup::GroupOffsets),
+        "specific-offsets" => Ok(Startup::SpecificOffsets),
+        _ => {
+            Err("it must be earliest-offset, latest-offset, timestamp, specific-offsets or group-offsets"
+                .into())
         }
-        _ => Err("it must be earliest-offset, latest-offset or timestamp".into()),
     }
+}
+
+/// `partition:0,offset:42;partition:1,offset:300`, as in Flink's SQL.
+fn specific_offsets(value: &str) -> Result<BTreeMap<i32, i64>, String> {
+    let one = |pair: &str| {
+        let (partition, offset) = pair.split_once(',')?;
+        let partition = partition.trim().strip_prefix("partition:")?.trim().parse().ok()?;
+        let offset = offset.trim().strip_prefix("offset:")?.trim().parse().ok()?;
+        (partition >= 0 && offset >= 0).then_some((partition, offset))
+    };
+    let mut offsets = BTreeMap::new();
+    for pair in value.split(';').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let why = || format!("{pair:?} is not partition:NUMBER,offset:NUMBER");
+        let (partition, offset) = one(pair).ok_or_else(why)?;
+        if offsets.insert(partition, offset).is_some() {
+            return Err(format!("partition {partition} stands there twice"));
+        }
+    }
+    if offsets.is_empty() {
+        return Err("it must be like partition:0,offset:42;partition:1,offset:300".into());
+    }
+    Ok(offsets)
 }
 
 fn millis_since_epoch(value: &str) -> Result<i64, String> {

@@ -1,4 +1,4 @@
-//! Settings with Kafka's names, of producers, consumers and clients; and our own one.
+//! Settings with Kafka's names, of producers, consumers and clients; and our own ones.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{
     table::{Apply, On, Owner, Property, as_it_is},
     text::{bytes, millis, number, wait},
 };
-use crate::{client::ClientConfig, client::OutOfRangePolicy, record::Compression};
+use crate::{client::ClientConfig, client::OutOfRangePolicy, ids::GroupId, record::Compression};
 
 /// The brokers to begin with.
 pub(super) const SERVERS: &str = "bootstrap.servers";
@@ -95,9 +95,17 @@ pub(super) const PROPERTIES: &[Property] = &[
         "auto.offset.reset",
         (
             "none",
-            "at a position that retention has removed: `none` is an error that tells what is missing, `earliest` goes on with a warning",
+            "at a position that retention has removed, and with `group-offsets` where the group has none: `none` is an error that tells what is missing, `earliest` goes on with a warning",
         ),
         |c, v| offset_reset(v).map(|policy| c.source.out_of_range = policy),
+    ),
+    consumer(
+        "group.id",
+        (
+            "",
+            "the consumer group to which a copy within one cluster commits where it stands, and at which `group-offsets` begins; a restart reads the checkpoint",
+        ),
+        |c, v| group(v).map(|group| c.source.group = Some(group)),
     ),
     consumer("fetch.max.wait.ms", ("500", "how long a broker waits for records"), |c, v| {
         millis(v).map(|d| c.source.max_wait = Some(d))
@@ -114,7 +122,19 @@ pub(super) const PROPERTIES: &[Property] = &[
         ("4", "connections to each coordinator over which commits are spread"),
         |c, v| number(v, 1, u32::from(u16::MAX)).map(|n| c.sink.commit_connections = n as u16),
     ),
+    Property::new(
+        Owner::Ours,
+        "sink.slots",
+        (
+            "4",
+            "transactional ids of each subtask that may be in use at once, 4 to 1000; checkpoints that may be under way or fail raise it",
+        ),
+        |c, v| number(v, 4, MOST_SLOTS).map(|n| c.sink.slots = n as usize),
+    ),
 ];
+
+/// Each may be an open transaction at the brokers.
+const MOST_SLOTS: u32 = 1000;
 
 const fn fixed(name: &'static str, told: (&'static str, &'static str), only: On) -> Property {
     kafka(name, told, as_it_is).pipe(only).mirror(only)
@@ -126,8 +146,7 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("sasl.", "SASL is not supported yet"),
     ("transactional.id", "ids come from --transactional-id-prefix"),
     ("retries", "what may pass is tried again until delivery.timeout.ms"),
-    ("group.id", "positions lie in checkpoints, not in a consumer group"),
-    ("enable.auto.commit", "positions lie in checkpoints, not in a consumer group"),
+    ("enable.auto.commit", "offsets are committed with checkpoints: see commit.offsets.on.checkpoint"),
     ("partitioner.class", "keys are placed as Kafka's Java client does"),
     ("key.serializer", "records are bytes"),
     ("value.serializer", "records are bytes"),
@@ -153,6 +172,10 @@ fn offset_reset(value: &str) -> Result<OutOfRangePolicy, String> {
         }
         policy @ (OutOfRangePolicy::Error | OutOfRangePolicy::Earliest) => Ok(policy),
     }
+}
+
+fn group(value: &str) -> Result<GroupId, String> {
+    if value.is_empty() { Err("a group has a name".into()) } else { Ok(GroupId::new(value)) }
 }
 
 fn clamped(bytes: usize) -> i32 {

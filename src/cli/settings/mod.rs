@@ -143,7 +143,7 @@ impl JobConfig {
     /// # Errors
     /// Settings that contradict one another.
     pub(super) fn complete(&mut self) -> Result<(), Usage> {
-        self.settle().map_err(|e| Usage(e.to_owned()))
+        self.settle().map_err(Usage)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What settings change.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use crate::{
     checkpoint::runner::RunConfig,
     client::{ClientConfig, OutOfRangePolicy},
+    ids::{GroupId, TopicPartition},
     proto::{checkpoint::alignment::Mode, pool::DEFAULT_SLOTS},
     sink::SinkConfig,
     source::{KafkaSource, StartFrom},
@@ -88,6 +89,10 @@ pub(super) enum Restarts {
 pub(in crate::cli) struct SourceConfig {
     pub(super) startup: Startup,
     pub(super) startup_millis: Option<i64>,
+    /// Offsets by partition.
+    pub(super) startup_offsets: Option<BTreeMap<i32, i64>>,
+    pub(super) group: Option<GroupId>,
+    pub(super) commit_offsets: Option<bool>,
     pub(super) out_of_range: OutOfRangePolicy,
     pub(super) discovery_interval: Option<Duration>,
     pub(super) max_wait: Option<Duration>,
@@ -102,12 +107,26 @@ pub(super) enum Startup {
     Earliest,
     Latest,
     Timestamp,
+    GroupOffsets,
+    SpecificOffsets,
+}
+
+impl Startup {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest-offset",
+            Self::Latest => "latest-offset",
+            Self::Timestamp => "timestamp",
+            Self::GroupOffsets => "group-offsets",
+            Self::SpecificOffsets => "specific-offsets",
+        }
+    }
 }
 
 impl SourceConfig {
-    /// The source with these settings.
-    pub(in crate::cli) fn apply(&self, mut source: KafkaSource) -> KafkaSource {
-        source = source.start(self.start()).out_of_range(self.out_of_range);
+    /// The source of this topic with these settings.
+    pub(in crate::cli) fn apply(&self, mut source: KafkaSource, topic: &str) -> KafkaSource {
+        source = source.start(self.start(topic)).out_of_range(self.out_of_range);
         if let Some(interval) = self.discovery_interval {
             source = source.discovery_interval(interval);
         }
@@ -123,24 +142,52 @@ impl SourceConfig {
         source
     }
 
-    pub(super) fn start(&self) -> StartFrom {
-        match (self.startup, self.startup_millis) {
-            (Startup::Timestamp, Some(millis)) => StartFrom::Timestamp(millis),
-            (Startup::Latest, _) => StartFrom::Latest,
-            (Startup::Earliest | Startup::Timestamp, _) => StartFrom::Earliest,
+    /// What is missing for a mode was refused before.
+    pub(super) fn start(&self, topic: &str) -> StartFrom {
+        match (self.startup, self.startup_millis, &self.startup_offsets, &self.group) {
+            (Startup::Timestamp, Some(millis), ..) => StartFrom::Timestamp(millis),
+            (Startup::Latest, ..) => StartFrom::Latest,
+            (Startup::SpecificOffsets, _, Some(offsets), _) => {
+                let place =
+                    |(partition, offset): (&i32, &i64)| (TopicPartition::new(topic, *partition), *offset);
+                StartFrom::Offsets(offsets.iter().map(place).collect())
+            }
+            (Startup::GroupOffsets, _, _, Some(group)) => {
+                StartFrom::Committed { group: group.clone(), otherwise: self.out_of_range }
+            }
+            (
+                Startup::Earliest | Startup::Timestamp | Startup::SpecificOffsets | Startup::GroupOffsets,
+                ..,
+            ) => StartFrom::Earliest,
         }
     }
 
-    fn check(&self) -> Result<(), &'static str> {
-        match (self.startup, self.startup_millis) {
-            (Startup::Timestamp, None) => {
-                Err("scan.startup.mode=timestamp needs scan.startup.timestamp-millis")
+    /// Each mode needs its own setting, and a setting of another one is a mistake.
+    fn check(&self) -> Result<(), String> {
+        let mode = |mode: Startup| format!("scan.startup.mode={}", mode.name());
+        let settings = [
+            (Startup::Timestamp, self.startup_millis.is_some(), "scan.startup.timestamp-millis"),
+            (Startup::SpecificOffsets, self.startup_offsets.is_some(), "scan.startup.specific-offsets"),
+        ];
+        for (needed_by, is_set, name) in settings {
+            match (self.startup == needed_by, is_set) {
+                (true, false) => return Err(format!("{} needs {name}", mode(needed_by))),
+                (false, true) => return Err(format!("{name} needs {}", mode(needed_by))),
+                (true, true) | (false, false) => {}
             }
-            (Startup::Earliest | Startup::Latest, Some(_)) => {
-                Err("scan.startup.timestamp-millis needs scan.startup.mode=timestamp")
-            }
-            (_, _) => Ok(()),
         }
+        if self.startup == Startup::GroupOffsets && self.group.is_none() {
+            return Err(format!("{} needs group.id", mode(Startup::GroupOffsets)));
+        }
+        if self.commit_offsets == Some(true) && self.group.is_none() {
+            return Err("commit.offsets.on.checkpoint=true needs group.id".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The group to which offsets are committed.
+    fn commits_to(&self) -> Option<GroupId> {
+        self.group.clone().filter(|_| self.commit_offsets != Some(false))
     }
 }
 
@@ -165,8 +212,9 @@ impl JobConfig {
     ///
     /// # Errors
     /// Settings that contradict one another.
-    pub(super) fn settle(&mut self) -> Result<(), &'static str> {
+    pub(super) fn settle(&mut self) -> Result<(), String> {
         self.source.check()?;
+        self.sink.offsets_group = self.source.commits_to();
         self.run.mode = self.barriers.mode()?;
         if self.restarts == Restarts::Never {
             self.run.restart_attempts = 0;

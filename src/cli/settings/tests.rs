@@ -3,6 +3,7 @@ use std::{io::Write as _, num::NonZeroUsize, time::Duration};
 use super::*;
 use crate::{
     client::{ClientConfig, OutOfRangePolicy},
+    ids::{GroupId, TopicPartition},
     proto::{checkpoint::alignment::Mode, naming::Naming},
     record::Compression,
     sink::SinkConfig,
@@ -109,16 +110,22 @@ fn every_name_of_the_source_changes_its_setting() {
     assert_eq!(source(&["partition.discovery.interval.ms=1"]).discovery_interval, Some(ms(1)));
     let interval = source(&["scan.topic-partition-discovery.interval=2 s"]).discovery_interval;
     assert_eq!(interval, Some(ms(2000)));
-    assert_eq!(source(&["scan.startup.mode=earliest-offset"]).start(), StartFrom::Earliest);
-    assert_eq!(source(&["scan.startup.mode=latest-offset"]).start(), StartFrom::Latest);
+    assert_eq!(source(&["scan.startup.mode=earliest-offset"]).start("t"), StartFrom::Earliest);
+    assert_eq!(source(&["scan.startup.mode=latest-offset"]).start("t"), StartFrom::Latest);
     let timestamp = ["scan.startup.mode=timestamp", "scan.startup.timestamp-millis=1700000000000"];
-    assert_eq!(source(&timestamp).start(), StartFrom::Timestamp(1_700_000_000_000));
+    assert_eq!(source(&timestamp).start("t"), StartFrom::Timestamp(1_700_000_000_000));
     assert!(refused(Mirror, &timestamp[..1]).contains("needs scan.startup.timestamp-millis"));
     assert!(refused(Mirror, &timestamp[1..]).contains("needs scan.startup.mode=timestamp"));
     for (setting, why) in [
-        ("scan.startup.mode=group-offsets", "consumer group"),
-        ("scan.startup.mode=specific-offsets", "not supported"),
-        ("scan.startup.mode=first", "earliest-offset, latest-offset or timestamp"),
+        (
+            "scan.startup.mode=first",
+            "earliest-offset, latest-offset, timestamp, specific-offsets or group-offsets",
+        ),
+        ("scan.startup.specific-offsets=partition:0", "partition:NUMBER,offset:NUMBER"),
+        ("scan.startup.specific-offsets=partition:-1,offset:1", "partition:NUMBER,offset:NUMBER"),
+        ("scan.startup.specific-offsets=partition:0,offset:1;partition:0,offset:2", "twice"),
+        ("scan.startup.specific-offsets=;", "partition:0,offset:42"),
+        ("group.id=", "a group has a name"),
         ("isolation.level=read_uncommitted", "not committed"),
         ("auto.offset.reset=latest", "scan.startup.mode=latest-offset"),
         ("auto.offset.reset=first", "auto.offset.reset"),
@@ -127,8 +134,55 @@ fn every_name_of_the_source_changes_its_setting() {
         let error = refused(Mirror, &[setting]);
         assert!(error.contains(why), "{error}");
     }
-    for setting in ["isolation.level=read_committed", "scan.startup.mode=earliest-offset"] {
+    for setting in ["isolation.level=read_committed", "scan.startup.mode=earliest-offset", "group.id=g"] {
         assert!(refused(Pipe, &[setting]).contains("it reads lines, not a topic"));
+    }
+}
+
+#[test]
+fn a_mode_of_startup_needs_its_own_setting_and_no_other() {
+    let start = |set: &[&str]| taken(Mirror, set).source.start("t");
+    let specific = [
+        "scan.startup.mode=specific-offsets",
+        "scan.startup.specific-offsets=partition:0,offset:42; partition:1,offset:300;",
+    ];
+    let offsets =
+        [(0, 42), (1, 300)].map(|(partition, offset)| (TopicPartition::new("t", partition), offset));
+    assert_eq!(start(&specific), StartFrom::Offsets(offsets.into()));
+    let group = GroupId::new("g");
+    for (reset, otherwise) in [("none", OutOfRangePolicy::Error), ("earliest", OutOfRangePolicy::Earliest)] {
+        let reset = format!("auto.offset.reset={reset}");
+        let begun = start(&["scan.startup.mode=group-offsets", "properties.group.id=g", &reset]);
+        assert_eq!(begun, StartFrom::Committed { group: group.clone(), otherwise });
+    }
+    for (set, why) in [
+        (&specific[..1], "needs scan.startup.specific-offsets"),
+        (&specific[1..], "needs scan.startup.mode=specific-offsets"),
+        (&["scan.startup.mode=group-offsets"], "needs group.id"),
+        (&["commit.offsets.on.checkpoint=true"], "needs group.id"),
+        (&["commit.offsets.on.checkpoint=perhaps", "group.id=g"], "true or false"),
+    ] {
+        let error = refused(Mirror, set);
+        assert!(error.contains(why), "{error}");
+    }
+    let commits_to = |set: &[&str]| taken(Mirror, set).sink.offsets_group;
+    assert_eq!(commits_to(&["group.id=g"]), Some(group.clone()), "as Flink's source does with a group");
+    assert_eq!(commits_to(&["group.id=g", "commit.offsets.on.checkpoint=true"]), Some(group));
+    assert_eq!(commits_to(&["group.id=g", "commit.offsets.on.checkpoint=false"]), None);
+    assert_eq!(commits_to(&["commit.offsets.on.checkpoint=false"]), None);
+}
+
+/// Both separators of a file stand in the value, too.
+#[test]
+fn a_file_may_hold_offsets() {
+    for separator in ["=", ": "] {
+        let sheet =
+            format!("scan.startup.specific-offsets{separator}partition:0,offset:42;partition:1,offset:3\n");
+        let settings =
+            Settings::read(Some(file(&sheet).path()), &words(&["scan.startup.mode=specific-offsets"]));
+        let mut config = fresh();
+        settings.unwrap().apply(&mut config, Mirror).unwrap();
+        assert_eq!(config.source.startup_offsets, Some([(0, 42), (1, 3)].into()), "{separator}");
     }
 }
 
@@ -266,7 +320,7 @@ fn what_is_not_supported_says_why_and_what_is_unknown_names_the_nearest() {
         ("ssl.truststore.location=x", "TLS is not supported yet"),
         ("properties.security.protocol=SSL", "TLS and SASL"),
         ("sasl.jaas.config=secret", "SASL"),
-        ("group.id=g", "consumer group"),
+        ("enable.auto.commit=true", "commit.offsets.on.checkpoint"),
         ("linger=5", "linger.ms"),
         ("properties.linger=5", "linger.ms"),
         ("properties.parallelism.default=5", "parallelism.default"),

@@ -12,12 +12,16 @@ use super::{
     span,
 };
 use crate::{
-    checkpoint::{read_committable, read_newest},
-    cli::{Context, Exit, Usage},
+    checkpoint::ObjectLocation,
+    cli::{
+        Context, Exit, Usage,
+        state::{Look, StatePlace},
+    },
     client::{Admin, Client, TransactionDescription},
     ids::{ProducerId, TopicId, TopicPartition, TransactionalId},
     net::Clock,
     proto::{
+        committable::Committable,
         naming::IdPrefix,
         resume::{CoordinatorState, Decision},
         settle::{DecidedBy, SETTLE_PATIENCE, SettlePartition, SettleTarget},
@@ -36,9 +40,9 @@ pub(super) struct Args {
 /// What is not aborted.
 #[derive(Debug, clap::Args)]
 pub(super) struct Spared {
-    /// Directory of the job's state, whose prepared transactions are spared; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub(super) state: Vec<PathBuf>,
+    /// The job's state, a directory or a URL, whose prepared transactions are spared; may be repeated
+    #[arg(long, value_name = "DIR|URL", value_parser = StatePlace::parser())]
+    pub(super) state: Vec<StatePlace>,
     /// Abort also what is prepared, or may be
     #[arg(long)]
     force: bool,
@@ -47,7 +51,10 @@ pub(super) struct Spared {
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     // An id that nobody knows has nothing open: a file's name must not be taken for one.
     let path = Path::new(&args.id);
-    if path.is_file() || path.extension().is_some_and(|e| e == "committable") {
+    if path.is_file()
+        || path.extension().is_some_and(|e| e == "committable")
+        || ObjectLocation::is_meant(&args.id)
+    {
         let why = format!("{} is a file: `kafka-2pc txn describe` tells the transactional id in it", args.id);
         return Err(Usage(why).into());
     }
@@ -82,9 +89,10 @@ pub(super) async fn end(
     }
     if !spared.force {
         let mut owned = false;
-        for dir in &spared.state {
-            owned |= owns(dir, id, client.cluster_id().await?.as_deref())?;
-            if let Some(file) = prepared_in(dir, id)? {
+        for place in &spared.state {
+            let state = place.look().await?;
+            owned |= owns(&state, id, client.cluster_id().await?.as_deref()).await?;
+            if let Some(file) = prepared_in(place, &state, id).await? {
                 return refused(&format!(
                     "it is prepared, to be committed: {} (--force aborts it in spite of that, and its records are lost)",
                     file.display()
@@ -94,9 +102,9 @@ pub(super) async fn end(
         // A state that knows nothing of the id can't tell that it is not prepared.
         if !owned {
             let why = match spared.state.is_empty() {
-                true => "name the state of its job with --state DIR, or use --force",
+                true => "name the state of its job with --state DIR|URL, or use --force",
                 false => {
-                    "no state that was given belongs to its job; name that one with --state DIR, or use --force"
+                    "no state that was given belongs to its job; name that one with --state DIR|URL, or use --force"
                 }
             };
             return refused(&format!("it may be prepared, to be committed later: {why}"));
@@ -180,9 +188,8 @@ async fn open_of(
 }
 
 /// True when the job whose state this is makes ids like this one, on this cluster.
-fn owns(dir: &Path, id: &TransactionalId, cluster_id: Option<&str>) -> anyhow::Result<bool> {
-    anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
-    let Some(checkpoint) = read_newest(dir)? else { return Ok(false) };
+async fn owns(state: &Look, id: &TransactionalId, cluster_id: Option<&str>) -> anyhow::Result<bool> {
+    let Some(checkpoint) = state.newest().await? else { return Ok(false) };
     if cluster_id.is_some_and(|here| !checkpoint.cluster_id.is_empty() && *checkpoint.cluster_id != *here) {
         return Ok(false);
     }
@@ -193,22 +200,21 @@ fn owns(dir: &Path, id: &TransactionalId, cluster_id: Option<&str>) -> anyhow::R
     Ok(first || writers.any(|writer| writer.owns(id)))
 }
 
-/// The file of a committable in a job's state that names the id; the state's directory if its file is gone.
-pub(super) fn prepared_in(dir: &Path, id: &TransactionalId) -> anyhow::Result<Option<PathBuf>> {
-    let files = match std::fs::read_dir(dir.join("committables")) {
-        Ok(files) => files.collect::<Result<Vec<_>, _>>()?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    let kept = files.into_iter().map(|file| file.path());
-    for path in kept.filter(|path| path.extension().is_some_and(|e| e == "committable")) {
-        if read_committable(&path)?.transactional_id == *id {
-            return Ok(Some(path));
-        }
+/// The file or object of a committable in a job's state that names the id; the state itself if that is gone.
+pub(super) async fn prepared_in(
+    place: &StatePlace,
+    state: &Look,
+    id: &TransactionalId,
+) -> anyhow::Result<Option<PathBuf>> {
+    let kept = state.committables().await?.into_iter();
+    let named =
+        |(path, committable): (PathBuf, Committable)| (committable.transactional_id == *id).then_some(path);
+    if let Some(path) = kept.filter_map(named).next() {
+        return Ok(Some(path));
     }
-    let newest = read_newest(dir)?;
+    let newest = state.newest().await?;
     let mut listed = newest.iter().flat_map(|checkpoint| &checkpoint.committables);
-    Ok(listed.any(|l| l.committable.transactional_id == *id).then(|| dir.to_owned()))
+    Ok(listed.any(|l| l.committable.transactional_id == *id).then(|| PathBuf::from(place.to_string())))
 }
 
 fn tell(

@@ -44,7 +44,7 @@ struct Report {
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let client = super::client(context, timeout)?;
-    let taken = args.source.take(&client, &args.format).await?;
+    let taken = args.source.take(context, &client, &args.format).await?;
     if taken.given.is_empty() {
         context.say("nothing is prepared here");
     }
@@ -54,6 +54,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         exit = exit.worst(report.exit);
         print(context, given, &report)?;
     }
+    taken.release().await?;
     Ok(exit)
 }
 

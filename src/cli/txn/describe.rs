@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{given::FileFormat, span};
 use crate::{
-    cli::{Context, Exit, Usage, context::tell},
+    cli::{Context, Exit, Usage, context::tell, state::CommittablePlace},
     client::{Client, Examined, TransactionDescription},
     ids::{TopicPartition, TransactionalId},
     net::Clock,
@@ -19,8 +19,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Transactional id, or file with a prepared transaction
-    #[arg(value_name = "ID|FILE")]
+    /// Transactional id, or file or URL of a prepared transaction
+    #[arg(value_name = "ID|FILE|URL")]
     what: String,
     /// Take it for a transactional id, whatever it looks like
     #[arg(long)]
@@ -38,12 +38,14 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         if !path.is_file() {
             return Err(Usage(format!("--flink: there is no file {}", args.what)).into());
         }
-        return file(context, timeout, args.format.read(&path)?.committable).await;
+        let given = args.format.read(&CommittablePlace::File(path)).await?;
+        return file(context, timeout, given.committable).await;
     }
     // A file that is not there must not be looked up as an id that nobody knows.
     let named = args.what.contains('/') || path.extension().is_some_and(|e| e == EXTENSION);
     if !args.id && (named || path.is_file()) {
-        return file(context, timeout, args.format.read(&path)?.committable).await;
+        let place = CommittablePlace::parse(path).map_err(Usage)?;
+        return file(context, timeout, place.read().await?).await;
     }
     let client = super::client(context, timeout)?;
     id(context, &client, &TransactionalId::new(args.what)).await

@@ -1,12 +1,15 @@
 //! The committables that a command was given: files, or a job's state.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
 use crate::{
-    checkpoint::{Binding, CheckpointStore, DirectoryStore, read_committable, read_newest},
-    cli::Usage,
+    checkpoint::{Binding, JobStore, StoreError},
+    cli::{
+        Context, Usage,
+        state::{CommittablePlace, Opening, StatePlace},
+    },
     client::Client,
     proto::{committable::Committable, settle::CommittedButHanging},
 };
@@ -14,12 +17,17 @@ use crate::{
 /// Where committables come from.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Source {
-    /// Files with a prepared transaction each, from DIR/committables of a state
-    #[arg(value_name = "FILE", required_unless_present = "state", conflicts_with = "state")]
-    files: Vec<PathBuf>,
-    /// Directory of a job's state: take everything in it
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    /// Files or URLs of a prepared transaction each, from the committables of a state
+    #[arg(
+        value_name = "FILE|URL",
+        required_unless_present = "state",
+        conflicts_with = "state",
+        value_parser = CommittablePlace::parser()
+    )]
+    files: Vec<CommittablePlace>,
+    /// A job's state, a directory or a URL: take everything in it
+    #[arg(long, value_name = "DIR|URL", value_parser = StatePlace::parser())]
+    state: Option<StatePlace>,
 }
 
 /// Whose committables files hold.
@@ -40,10 +48,15 @@ impl FileFormat {
     ///
     /// # Errors
     /// It can't be read.
-    pub(super) fn read(&self, file: &Path) -> anyhow::Result<Given> {
+    pub(super) async fn read(&self, place: &CommittablePlace) -> anyhow::Result<Given> {
         if !self.flink {
-            return from_file(file);
+            return from_place(place).await;
         }
+        let CommittablePlace::File(file) = place else {
+            return Err(
+                Usage("--flink needs a FILE: what Flink keeps is no object of ours".to_owned()).into()
+            );
+        };
         let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
         let committable =
             Committable::from_flink_bytes(&bytes).with_context(|| file.display().to_string())?;
@@ -54,7 +67,7 @@ impl FileFormat {
 /// One committable, and where it was found.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
-    /// Its file.
+    /// Its file, or its URL.
     pub(super) file: PathBuf,
     /// What is in it.
     pub(super) committable: Committable,
@@ -71,64 +84,78 @@ pub(super) enum Completeness {
     Incomplete,
 }
 
-/// What was given, and the lock on it while it is worked on.
+/// What was given, and the state it is from, which is held while it is worked on.
 pub(super) struct Taken {
     pub(super) given: Vec<Given>,
     /// What the state knows as hanging.
     pub(super) retired: Vec<CommittedButHanging>,
-    _lock: Option<DirectoryStore>,
+    store: Option<Box<dyn JobStore>>,
+}
+
+impl Taken {
+    /// Gives the state back.
+    ///
+    /// # Errors
+    /// The object store can't be reached: the state's next owner waits then.
+    pub(super) async fn release(mut self) -> Result<(), StoreError> {
+        match &mut self.store {
+            Some(store) => store.close().await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl Source {
-    /// Reads them; a state is held until [`Taken`] is dropped.
+    /// Reads them; a state is held until [`Taken::release`].
     ///
     /// # Errors
     /// A file that can't be read, or a state that is in use or belongs to another cluster.
-    pub(super) async fn take(&self, client: &Client, format: &FileFormat) -> anyhow::Result<Taken> {
-        let Some(dir) = &self.state else {
-            let given = self.files.iter().map(|file| format.read(file)).collect::<Result<_, _>>()?;
-            return Ok(Taken { given, retired: Vec::new(), _lock: None });
+    pub(super) async fn take(
+        &self,
+        context: &Context,
+        client: &Client,
+        format: &FileFormat,
+    ) -> anyhow::Result<Taken> {
+        let Some(place) = &self.state else {
+            let mut given = Vec::new();
+            for file in &self.files {
+                given.push(format.read(file).await?);
+            }
+            return Ok(Taken { given, retired: Vec::new(), store: None });
         };
         if format.flink {
             return Err(
                 Usage("--flink needs FILE: a state holds no committables of Flink's".to_owned()).into()
             );
         }
-        anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
+        // It must be there: this is not the place to begin one.
+        place.look().await?;
         let binding = Binding { cluster_id: client.cluster_id().await?, ..Binding::default() };
-        let mut store = DirectoryStore::open(dir, binding)?;
+        let mut store = place.own(context, Opening { binding, ..Opening::default() }).await?.for_hands();
         let checkpoint = store.load().await?;
+        let at = |committable: &Committable| {
+            store.place(committable).unwrap_or_else(|| PathBuf::from(place.to_string()))
+        };
         let listed = checkpoint.iter().flat_map(|c| &c.committables).map(|listed| Given {
-            file: store.committable_path(&listed.committable),
+            file: at(&listed.committable),
             committable: listed.committable.clone(),
             checkpoint: Completeness::Complete,
         });
         let mut given: Vec<_> = listed.collect();
-        given.extend(store.unlisted_files()?.into_iter().map(|unlisted| Given {
-            file: unlisted.path,
-            committable: unlisted.committable,
-            checkpoint: Completeness::Incomplete,
-        }));
+        for unlisted in store.unlisted().await? {
+            let file = store.place(&unlisted).unwrap_or_else(|| PathBuf::from(place.to_string()));
+            given.push(Given { file, committable: unlisted, checkpoint: Completeness::Incomplete });
+        }
         let retired = checkpoint.iter().flat_map(|c| &c.writers).flat_map(|w| w.retired.clone()).collect();
-        Ok(Taken { given, retired, _lock: Some(store) })
+        Ok(Taken { given, retired, store: Some(store) })
     }
 }
 
-fn from_file(file: &Path) -> anyhow::Result<Given> {
-    let committable = read_committable(file)?;
-    let path = std::path::absolute(file).with_context(|| file.display().to_string())?;
-    let checkpoint = completeness(&path, &committable)?;
-    Ok(Given { file: file.to_owned(), committable, checkpoint })
-}
-
-/// `DIR/committables/FILE` belongs to the state in DIR, if there is one.
-fn completeness(file: &Path, committable: &Committable) -> anyhow::Result<Completeness> {
-    let inside = file.parent().filter(|parent| parent.ends_with("committables"));
-    let Some(dir) = inside.and_then(Path::parent).filter(|dir| dir.join("lock").exists()) else {
-        return Ok(Completeness::Complete);
+async fn from_place(place: &CommittablePlace) -> anyhow::Result<Given> {
+    let committable = place.read().await?;
+    let checkpoint = match place.is_listed(&committable).await? {
+        Some(false) => Completeness::Incomplete,
+        Some(true) | None => Completeness::Complete,
     };
-    let listed = read_newest(dir)?.is_some_and(|checkpoint| {
-        checkpoint.committables.iter().any(|listed| listed.committable.identity == committable.identity)
-    });
-    Ok(if listed { Completeness::Complete } else { Completeness::Incomplete })
+    Ok(Given { file: place.shown(), committable, checkpoint })
 }

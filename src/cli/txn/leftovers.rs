@@ -103,6 +103,10 @@ async fn leftovers(
 ) -> anyhow::Result<(Vec<Leftover>, Vec<TopicPartition>)> {
     let over = listed.iter().filter(|t| end_of(t.state) == End::Missing).map(|t| t.producer_id).collect();
     let (hanging, unseen) = held_open(admin, over).await?;
+    let mut states = Vec::new();
+    for place in &spared.state {
+        states.push((place, place.look().await?));
+    }
     let mut found = Vec::new();
     for one in listed {
         let held = hanging.get(&one.producer_id);
@@ -116,9 +120,10 @@ async fn leftovers(
             continue;
         }
         let mut named = None;
-        for dir in &spared.state {
-            anyhow::ensure!(dir.is_dir(), "{}: there is no state here", dir.display());
-            named = named.or(abort::prepared_in(dir, &one.transactional_id)?);
+        for (place, state) in &states {
+            if named.is_none() {
+                named = abort::prepared_in(place, state, &one.transactional_id).await?;
+            }
         }
         found.push(Leftover {
             id: one.transactional_id.clone(),

@@ -39,7 +39,7 @@ struct Report {
 
 pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> anyhow::Result<Exit> {
     let client = super::client(context, timeout)?;
-    let taken = args.source.take(&client, &FileFormat::default()).await?;
+    let taken = args.source.take(context, &client, &FileFormat::default()).await?;
     let known = |given: &Given| {
         let committable = &given.committable;
         taken.retired.iter().any(|r| r.identity == committable.identity)
@@ -61,6 +61,7 @@ pub(super) async fn run(context: &Context, timeout: Duration, args: Args) -> any
         exit = exit.worst(report.exit);
         print(context, item, &report)?;
     }
+    taken.release().await?;
     Ok(exit)
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::PendingCause;
 use crate::{
     ids::{Identity, Moment, NodeId, TopicId, TopicPartition},
     proto::{
@@ -155,6 +156,8 @@ pub enum PartitionMeta {
     },
     /// There is no such topic or partition.
     Missing,
+    /// DESCRIBE on the topic is missing.
+    Denied,
     /// The answer did not tell.
     NotKnown,
 }
@@ -232,4 +235,11 @@ pub enum Alarm {
     Stuck,
     /// A partition has no leader, and EndTxn waits for one.
     Leaderless,
+    /// There is no decision yet, for whatever reason. It is told again while that lasts.
+    Slow {
+        /// What is waited for.
+        cause: PendingCause,
+        /// For how long.
+        waited: Duration,
+    },
 }

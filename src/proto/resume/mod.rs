@@ -48,6 +48,9 @@ const V1_END_TXN: i16 = 4;
 const V2_END_TXN: i16 = 5;
 /// How long the coordinator may be ending the transaction before an alarm is raised.
 const CONCURRENT_ALARM: Duration = Duration::from_secs(10);
+/// How long there may be no decision before an alarm is raised, and how far the ones after it are apart.
+const SLOW_ALARM: Duration = Duration::from_secs(5);
+const SLOW_AGAIN: Duration = Duration::from_secs(60);
 /// What is added to the transaction's timeout, and the least that is tried.
 const GRACE: Duration = Duration::from_secs(60);
 /// How long to try when the committable tells no deadline: Kafka's cap on timeouts, and the grace.
@@ -115,6 +118,9 @@ pub struct Resume {
     tries: u32,
     cause: PendingCause,
     since: Moment,
+    begun: Moment,
+    /// When the next alarm is due if there is no decision by then.
+    slow_at: Moment,
     concurrent_since: Option<Moment>,
     alarmed: Vec<std::mem::Discriminant<Alarm>>,
     deadline: Moment,
@@ -142,6 +148,8 @@ impl Resume {
             tries: 0,
             cause: PendingCause::NoAnswerYet,
             since: now,
+            begun: now,
+            slow_at: now.after(SLOW_ALARM),
             concurrent_since: None,
             alarmed: Vec::new(),
             deadline: now.after(patience),
@@ -209,7 +217,8 @@ impl Resume {
             State::Reading { seen, .. } => seen.iter().filter_map(|s| s.until()).min(),
             State::Finding | State::Level | State::Describing(_) | State::Leaders | State::Ending => None,
         };
-        Some(wait.map_or(self.deadline, |wait| wait.min(self.deadline)))
+        let own = self.deadline.min(self.slow_at);
+        Some(wait.map_or(own, |wait| wait.min(own)))
     }
 
     /// The answer, once there is one.
@@ -256,6 +265,11 @@ impl Resume {
         if now >= self.deadline {
             let pending = CommitError::Pending { cause: self.cause, since: self.since, tries: self.tries };
             return self.finish(Err(pending));
+        }
+        if now >= self.slow_at {
+            self.slow_at = now.after(SLOW_AGAIN);
+            let slow = Alarm::Slow { cause: self.cause, waited: now.since(self.begun) };
+            self.effects.push_back(ResumeEffect::Alarm(slow));
         }
         match &mut self.state {
             State::Waiting { until, then } if *until <= now => {

@@ -88,7 +88,7 @@ pub enum CoordinatorSaw {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// Time is up before the answer was known; it may be tried again at any time.
-    #[error("not decided yet after {tries} tries: {cause}")]
+    #[error("not decided yet after {tries} tries: {cause}. {}", cause.cure())]
     Pending {
         /// What it waited for last.
         cause: PendingCause,

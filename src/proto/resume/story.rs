@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::outcome::{CoordinatorSaw, Evidence, LossCause, Outcome};
+use super::outcome::{CoordinatorSaw, Evidence, LossCause, Outcome, PendingCause};
 use crate::proto::evidence::{PartitionVerdict, RecordsLeft};
 
 impl Outcome {
@@ -114,6 +114,34 @@ impl PartitionVerdict {
             Self::TopicRecreated { .. } => "the topic was deleted and created anew".into(),
             Self::TopicMissing => "the topic is deleted".into(),
             Self::Denied => "READ on the topic is missing".into(),
+        }
+    }
+}
+
+impl PendingCause {
+    /// What to do about it, for people.
+    #[must_use]
+    pub fn cure(self) -> &'static str {
+        match self {
+            Self::NoAnswerYet | Self::NotKnown => {
+                "It is asked again; look at the network and at the coordinator. Nothing is lost before \
+                 transaction.timeout.ms is over"
+            }
+            Self::CoordinatorUnavailable | Self::CoordinatorLoading => {
+                "Brokers that start or fail over: it passes. Else look at __transaction_state: leaders, \
+                 min.insync.replicas. Nothing is lost before transaction.timeout.ms is over"
+            }
+            Self::Concurrent => {
+                "A partition of the transaction has no leader, or its leader is slow: look at the brokers"
+            }
+            Self::Stuck => "Restart the broker that coordinates the id",
+            Self::Leaderless => {
+                "Bring the broker back. Nothing is lost before transaction.timeout.ms is over"
+            }
+            Self::StillOngoing => "It is asked again; look at the coordinator's log",
+            Self::EvidenceUnavailable => {
+                "A partition has no leader, so its log cannot be read: bring the broker back; it is asked again"
+            }
         }
     }
 }

@@ -184,12 +184,33 @@ fn a_long_ending_raises_one_alarm_and_ends_pending() {
         effects.extend(bench.give(ResumeInput::EndTxn(ResumeVerdict::Concurrent)));
     }
     let alarms = effects.iter().filter(|e| matches!(e, ResumeEffect::Alarm(_))).count();
-    assert_eq!(alarms, 1);
+    let slow = |e: &&ResumeEffect| matches!(e, ResumeEffect::Alarm(Alarm::Slow { .. }));
+    assert_eq!(alarms - effects.iter().filter(slow).count(), 1);
     assert_eq!(bench.now, Moment(0).after(Duration::from_millis(59_000 + 60_000)));
     let sends = effects.len() - alarms;
     assert!((119..180).contains(&sends), "{sends}");
     let Some(Err(CommitError::Pending { cause, .. })) = bench.machine.result() else { panic!() };
     assert_eq!(*cause, PendingCause::Concurrent);
+}
+
+#[test]
+fn a_commit_without_a_decision_tells_again_and_again_what_it_waits_for() {
+    let mut bench = Bench::new(Some(4), options());
+    bench.found();
+    let slow =
+        |cause, seconds| ResumeEffect::Alarm(Alarm::Slow { cause, waited: Duration::from_secs(seconds) });
+    // Also while a request is on its way, which may get no answer for long.
+    let mut tick = |seconds: u64| {
+        bench.now = Moment(0).after(Duration::from_secs(seconds));
+        bench.machine.handle(bench.now, ResumeInput::Tick).unwrap();
+        bench.effects()
+    };
+    assert_eq!(tick(4), []);
+    assert_eq!(tick(5), [slow(PendingCause::NoAnswerYet, 5)]);
+    assert_eq!(tick(64), []);
+    assert_eq!(tick(65), [slow(PendingCause::NoAnswerYet, 65)]);
+    let told = PendingCause::Leaderless.cure();
+    assert!(told.contains("Bring the broker back"), "{told}");
 }
 
 #[test]
@@ -356,8 +377,12 @@ fn denials_are_errors_and_decide_nothing() {
 fn a_long_past_deadline_still_tries_for_a_minute() {
     let options = ResumeOptions { wall_ms: START + 10_000_000, leaderless: Leaderless::Wait, ..options() };
     let mut bench = Bench::new(Some(4), options);
-    assert_eq!(bench.machine.next_deadline(), Some(Moment(0).after(Duration::from_secs(60))));
     assert_eq!(bench.found(), end(4));
+    for (seconds, over) in [(59, false), (60, true)] {
+        let now = Moment(0).after(Duration::from_secs(seconds));
+        bench.machine.handle(now, ResumeInput::Tick).unwrap();
+        assert_eq!(bench.machine.result().is_some(), over);
+    }
 }
 
 fn any_fact() -> impl Strategy<Value = ResumeInput> {

@@ -1,11 +1,12 @@
 //! What the transaction machine is told, and what it asks for.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ids::{Identity, NodeId, TopicPartition},
+    ids::{GroupId, Identity, Moment, NodeId, TopicPartition},
     proto::{
         cause::Cause,
+        offsets::GroupOffsets,
         outbox::{Batch, BatchFact, BatchId, Produce, RequestId},
     },
     wire::versions::TransactionVersion,
@@ -32,12 +33,23 @@ pub enum Input {
         /// The batch.
         batch: Batch,
     },
+    /// Offsets of a group, which count when the transaction commits.
+    Offsets {
+        /// The group and its offsets, at least one.
+        offsets: Arc<GroupOffsets>,
+        /// When they are given up.
+        deadline: Moment,
+    },
     /// Say when everything so far is acknowledged.
     Flush,
     /// End the transaction.
     End(Goal),
     /// AddPartitionsToTxn was answered, or failed.
     Added(AddFact),
+    /// AddOffsetsToTxn was answered, or failed.
+    OffsetsAdded(AddFact),
+    /// TxnOffsetCommit was answered, or failed.
+    OffsetsCommitted(OffsetsFact),
     /// A Produce request was answered.
     Produced {
         /// Which.
@@ -81,6 +93,40 @@ pub enum AddFact {
     Fenced(Cause),
 }
 
+/// What TxnOffsetCommit led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OffsetsFact {
+    /// They are kept until the transaction ends.
+    Stored {
+        /// The partition of `__consumer_offsets` that keeps them; `None` if the cluster does not tell.
+        on: Option<TopicPartition>,
+    },
+    /// Ask again after the usual wait.
+    Retry,
+    /// Ask again soon: the last transaction's markers are still being written.
+    RetrySoon,
+    /// Ask the new group coordinator.
+    CoordinatorMoved,
+    /// The transaction must be aborted.
+    Refused(Cause),
+    /// Somebody else owns the transactional id.
+    Fenced(Cause),
+}
+
+impl OffsetsFact {
+    /// Of several partitions the worst decides.
+    pub(crate) fn severity(&self) -> u8 {
+        match self {
+            Self::Stored { .. } => 0,
+            Self::RetrySoon => 1,
+            Self::Retry => 2,
+            Self::CoordinatorMoved => 3,
+            Self::Refused(_) => 4,
+            Self::Fenced(_) => 5,
+        }
+    }
+}
+
 /// What EndTxn(abort) led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AbortFact {
@@ -103,6 +149,14 @@ pub enum AbortFact {
 pub enum Effect {
     /// Add these partitions to the transaction.
     AddPartitions(Vec<TopicPartition>),
+    /// Add this group's offsets to the transaction (AddOffsetsToTxn).
+    AddOffsets(GroupId),
+    /// Hand these offsets to the group's coordinator (TxnOffsetCommit).
+    CommitOffsets(Arc<GroupOffsets>),
+    /// The oldest [`Input::Offsets`] that was not answered is: they count when the transaction commits.
+    OffsetsStored,
+    /// The group's coordinator is no longer where it was.
+    ForgetGroupCoordinator(GroupId),
     /// Send batches.
     Produce(Produce),
     /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
@@ -158,7 +212,8 @@ pub enum Finish {
 pub struct Evidence {
     /// When the coordinator says that the transaction began.
     pub start_ms: Option<i64>,
-    /// Per partition an acknowledged offset and how many records went there.
+    /// Per partition an acknowledged offset and how many records went there. A partition of `__consumer_offsets` that
+    /// keeps offsets of a group has no records, and tells no offset.
     pub partitions: BTreeMap<TopicPartition, Acked>,
 }
 

@@ -4,6 +4,8 @@ use crate::{
     proto::outbox::{FirstBatch, Produce},
 };
 
+mod offsets;
+
 const NODE: NodeId = NodeId(1);
 
 struct Rig {

@@ -96,25 +96,52 @@ macro_rules! denied {
     };
 }
 
-/// Codes that none of our requests is answered with: they belong to groups, shares, streams, tokens, quorums
-/// and brokers among themselves.
+/// The member of a group that offsets belong to is none any more, or in an older generation.
+#[rustfmt::skip]
+macro_rules! group_moved {
+    () => {
+        E::IllegalGeneration | E::UnknownMemberId | E::FencedInstanceId | E::RebalanceInProgress | E::GroupIdNotFound
+            | E::StaleMemberEpoch | E::FencedMemberEpoch | E::UnreleasedInstanceId
+    };
+}
+
+/// The offsets of a group cannot be kept like this.
+#[rustfmt::skip]
+macro_rules! bad_offsets {
+    () => { E::OffsetMetadataTooLarge | E::InvalidCommitOffsetSize | E::InvalidGroupId };
+}
+
+/// Codes about groups: only requests about a group's offsets are answered with them.
+#[rustfmt::skip]
+macro_rules! about_groups {
+    () => { group_moved!() | bad_offsets!() | E::UnstableOffsetCommit };
+}
+
+/// Codes that none of our requests is answered with, but those about a group's offsets: they belong to groups, shares,
+/// streams, tokens, quorums and brokers among themselves.
 #[rustfmt::skip]
 macro_rules! foreign {
+    () => { about_groups!() | strange!() };
+}
+
+/// Codes that none of our requests is answered with.
+#[rustfmt::skip]
+macro_rules! strange {
     () => {
-        E::InvalidFetchSize | E::StaleControllerEpoch | E::OffsetMetadataTooLarge | E::IllegalGeneration
-            | E::InconsistentGroupProtocol | E::InvalidGroupId | E::UnknownMemberId | E::InvalidSessionTimeout
-            | E::RebalanceInProgress | E::InvalidCommitOffsetSize | E::UnsupportedSaslMechanism | E::IllegalSaslState
+        E::InvalidFetchSize | E::StaleControllerEpoch
+            | E::InconsistentGroupProtocol | E::InvalidSessionTimeout
+            | E::UnsupportedSaslMechanism | E::IllegalSaslState
             | E::ReassignmentInProgress | E::DelegationTokenAuthDisabled | E::DelegationTokenNotFound
             | E::DelegationTokenOwnerMismatch | E::DelegationTokenRequestNotAllowed
             | E::DelegationTokenAuthorizationFailed | E::DelegationTokenExpired | E::InvalidPrincipalType
-            | E::NonEmptyGroup | E::GroupIdNotFound | E::TopicDeletionDisabled | E::StaleBrokerEpoch
-            | E::MemberIdRequired | E::GroupMaxSizeReached | E::FencedInstanceId | E::ElectionNotNeeded
-            | E::NoReassignmentInProgress | E::GroupSubscribedToTopic | E::UnstableOffsetCommit
+            | E::NonEmptyGroup | E::TopicDeletionDisabled | E::StaleBrokerEpoch
+            | E::MemberIdRequired | E::GroupMaxSizeReached | E::ElectionNotNeeded
+            | E::NoReassignmentInProgress | E::GroupSubscribedToTopic
             | E::ResourceNotFound | E::DuplicateResource | E::UnacceptableCredential | E::InconsistentVoterSet
             | E::InvalidUpdateVersion | E::FeatureUpdateFailed | E::PrincipalDeserializationFailure
             | E::SnapshotNotFound | E::PositionOutOfRange | E::DuplicateBrokerRegistration
-            | E::BrokerIdNotRegistered | E::InconsistentClusterId | E::FencedMemberEpoch
-            | E::UnreleasedInstanceId | E::UnsupportedAssignor | E::StaleMemberEpoch | E::MismatchedEndpointType
+            | E::BrokerIdNotRegistered | E::InconsistentClusterId
+            | E::UnsupportedAssignor | E::MismatchedEndpointType
             | E::UnsupportedEndpointType | E::UnknownControllerId | E::UnknownSubscriptionId
             | E::TelemetryTooLarge | E::InvalidRegistration | E::InvalidRecordState | E::ShareSessionNotFound
             | E::InvalidShareSessionEpoch | E::FencedStateEpoch | E::InvalidVoterKey | E::DuplicateVoter

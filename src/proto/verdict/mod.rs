@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! transaction.rs   FindCoordinator, InitProducerId, AddPartitionsToTxn, EndTxn (live and resumed)
+//! offsets.rs       AddOffsetsToTxn, TxnOffsetCommit, OffsetFetch
 //! produce.rs       Produce
 //! data.rs          Fetch, ListOffsets, Metadata, CreateTopics
 //! inspect.rs       DescribeTransactions, ListTransactions, DescribeProducers, WriteTxnMarkers
@@ -17,6 +18,7 @@ mod groups;
 
 mod data;
 mod inspect;
+mod offsets;
 mod produce;
 mod transaction;
 
@@ -30,6 +32,10 @@ pub use data::{
 pub use inspect::{
     DescribeProducersVerdict, DescribeTransactionsVerdict, ListTransactionsVerdict, WriteMarkerVerdict,
     describe_producers, describe_transactions, list_transactions, write_marker,
+};
+pub use offsets::{
+    AddOffsetsVerdict, OffsetFetchVerdict, TxnOffsetCommitVerdict, add_offsets, offset_fetch,
+    txn_offset_commit,
 };
 pub use produce::{ProduceVerdict, produce};
 pub use transaction::{

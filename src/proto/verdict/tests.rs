@@ -20,6 +20,10 @@ fn row(code: E) -> String {
         format!("{:?}", list_offsets(6, code)),
         format!("{:?}", metadata(12, code)),
         format!("{:?}", create_topic(7, code)),
+        format!("{:?}", add_offsets(3, code)),
+        format!("{:?}", txn_offset_commit(4, code)),
+        format!("{:?}", txn_offset_commit(5, code)),
+        format!("{:?}", offset_fetch(8, code)),
     ];
     format!("{} {}: {}", code.code(), code.name(), cells.join(" "))
 }
@@ -27,7 +31,7 @@ fn row(code: E) -> String {
 fn rows() -> String {
     let head = "code: produce-11 produce-12 find-coordinator init-producer-id add-partition end-txn end-txn-resumed \
                 describe-transactions list-transactions describe-producers write-marker fetch list-offsets metadata \
-                create-topic";
+                create-topic add-offsets txn-offset-commit-4 txn-offset-commit-5 offset-fetch";
     let codes = E::NAMED.iter().copied().chain([E::Unknown(999)]);
     [head.to_owned()].into_iter().chain(codes.map(row)).collect::<Vec<_>>().join("\n") + "\n"
 }
@@ -48,6 +52,8 @@ fn only_none_decides() {
         assert_eq!(end_txn_on_resume(4, code) == ResumeVerdict::Decided, code == E::None, "{code}");
         assert_eq!(produce(12, code) == ProduceVerdict::Acked, code == E::None, "{code}");
         assert_eq!(write_marker(2, code) == WriteMarkerVerdict::Written, code == E::None, "{code}");
+        assert_eq!(add_offsets(3, code) == AddOffsetsVerdict::Added, code == E::None, "{code}");
+        assert_eq!(txn_offset_commit(5, code) == TxnOffsetCommitVerdict::Stored, code == E::None, "{code}");
     }
 }
 
@@ -106,4 +112,30 @@ fn a_topic_that_no_client_may_write_is_not_a_reason_to_begin_again() {
     assert_eq!(add_partition(3, E::InvalidTopicException), AddPartitionVerdict::Unacceptable);
     assert_eq!(add_partition(3, E::InvalidRequest), AddPartitionVerdict::Fatal);
     assert_eq!(add_partition(3, E::InvalidTxnState), AddPartitionVerdict::Contradiction);
+}
+
+/// As Java's TransactionManager has them: a group that moved on ends the transaction, not the producer.
+#[test]
+fn offsets_of_a_group_fail_as_in_javas_client() {
+    use TxnOffsetCommitVerdict as V;
+    for (code, verdict) in [
+        (E::IllegalGeneration, V::GroupMoved),
+        (E::UnknownMemberId, V::GroupMoved),
+        (E::FencedInstanceId, V::GroupMoved),
+        (E::StaleMemberEpoch, V::GroupMoved),
+        (E::GroupAuthorizationFailed, V::GroupDenied),
+        (E::NotCoordinator, V::Relookup),
+        (E::CoordinatorLoadInProgress, V::Retry),
+        (E::UnknownTopicOrPartition, V::Retry),
+        (E::ConcurrentTransactions, V::RetrySoon),
+        (E::TransactionAbortable, V::Abortable),
+        (E::ProducerFenced, V::Fenced),
+        (E::InvalidProducerEpoch, V::Fenced),
+        (E::OffsetMetadataTooLarge, V::Unacceptable),
+    ] {
+        assert_eq!(txn_offset_commit(4, code), verdict, "{code}");
+    }
+    assert_eq!(txn_offset_commit(5, E::UnsupportedVersion), V::Stuck);
+    assert_eq!(add_offsets(3, E::GroupAuthorizationFailed), AddOffsetsVerdict::GroupDenied);
+    assert_eq!(offset_fetch(8, E::UnstableOffsetCommit), OffsetFetchVerdict::Retry);
 }

@@ -6,7 +6,7 @@
 //!                                                              └─ topic not known yet ─► StartFrom
 //! next:   Consumer::advance ─► records up to the end            every interval: new partitions ─► earliest
 //! ```
-//! Nothing is committed to a consumer group: the checkpoint is what a restart reads.
+//! The checkpoint is what a restart reads. To a consumer group offsets are committed for others only, by the sink.
 
 mod discovery;
 mod plan;

@@ -7,7 +7,7 @@ use super::{
     state::{self, KafkaSplit},
 };
 use crate::{
-    client::{ConsumerError, OffsetAt, Topic},
+    client::{ConsumerError, Isolation, OffsetAt, OutOfRangePolicy, Topic},
     ids::TopicPartition,
     source::{SourceError, SplitState, Subtask},
 };
@@ -26,11 +26,6 @@ pub(super) async fn plan(
     if source.topics.is_empty() {
         return Err(SourceError::Settings("a Kafka source needs a topic".into()));
     }
-    if let StartFrom::Offsets(offsets) = &source.start {
-        if let Some((place, offset)) = offsets.iter().find(|(_, offset)| **offset < 0) {
-            return Err(SourceError::Settings(format!("{place} can't be read from offset {offset}")));
-        }
-    }
     let restored = restored.iter().map(KafkaSplit::read).collect::<Result<Vec<_>, _>>()?;
     if let Some(other) = restored.iter().find(|split| !source.topics.contains(&split.place.topic)) {
         let what = format!("it has read the topic {}, which is not to be read any more", other.place.topic);
@@ -40,8 +35,9 @@ pub(super) async fn plan(
     for name in &source.topics {
         topics.push(source.client.topic(name).await?);
     }
+    offsets_exist(source, &topics)?;
     let mut splits = Vec::new();
-    let mut starts = Vec::new();
+    let (mut starts, mut of_group) = (Vec::new(), Vec::new());
     for topic in &topics {
         let of_topic: Vec<_> = restored.iter().filter(|s| s.place.topic == *topic.name()).collect();
         is_the_same(topic, &of_topic)?;
@@ -51,6 +47,7 @@ pub(super) async fn plan(
                 None if of_topic.is_empty() => match configured(&source.start, &place) {
                     Begin::Offset(next) => splits.push(new_split(topic, place, next)),
                     Begin::At(at) => starts.push((place, at)),
+                    Begin::Committed => of_group.push(place),
                 },
                 // It was added since.
                 None if source.bound != Bound::Stable => starts.push((place, OffsetAt::Earliest)),
@@ -58,7 +55,9 @@ pub(super) async fn plan(
             }
         }
     }
-    for (place, next) in looked_up(source, starts).await? {
+    let mut found = committed(source, of_group, &mut starts).await?;
+    found.extend(looked_up(source, starts).await?);
+    for (place, next) in found {
         splits.extend(topics.iter().find(|t| *t.name() == place.topic).map(|t| new_split(t, place, next)));
     }
     bounded(source, &mut splits).await?;
@@ -97,6 +96,29 @@ fn is_the_same(topic: &Topic, restored: &[&KafkaSplit]) -> Result<(), ConsumerEr
 enum Begin {
     Offset(i64),
     At(OffsetAt),
+    Committed,
+}
+
+/// Offsets of a partition that is not there are a mistake, and must not be passed over.
+fn offsets_exist(source: &KafkaSource, topics: &[Topic]) -> Result<(), SourceError> {
+    let StartFrom::Offsets(offsets) = &source.start else { return Ok(()) };
+    for (place, offset) in offsets {
+        let topic = topics.iter().find(|topic| *topic.name() == place.topic);
+        let why = match topic {
+            None => format!("a start offset is given for {place}, and its topic is not read"),
+            Some(topic) if !(0..topic.partitions()).contains(&place.partition) => {
+                format!(
+                    "a start offset is given for {place}, and {} has {} partitions",
+                    topic.name(),
+                    topic.partitions()
+                )
+            }
+            Some(_) if *offset < 0 => format!("{place} can't be read from offset {offset}"),
+            Some(_) => continue,
+        };
+        return Err(SourceError::Settings(why));
+    }
+    Ok(())
 }
 
 fn configured(start: &StartFrom, place: &TopicPartition) -> Begin {
@@ -107,7 +129,32 @@ fn configured(start: &StartFrom, place: &TopicPartition) -> Begin {
         StartFrom::Offsets(offsets) => {
             offsets.get(place).map_or(Begin::At(OffsetAt::Earliest), |offset| Begin::Offset(*offset))
         }
+        StartFrom::Committed { .. } => Begin::Committed,
     }
+}
+
+/// Where the group stands; partitions of which it has committed nothing are looked up with the others, if that is wanted.
+async fn committed(
+    source: &KafkaSource,
+    places: Vec<TopicPartition>,
+    starts: &mut Vec<(TopicPartition, OffsetAt)>,
+) -> Result<HashMap<TopicPartition, i64>, SourceError> {
+    let StartFrom::Committed { group, otherwise } = &source.start else { return Ok(HashMap::new()) };
+    let mut found = HashMap::new();
+    for (place, told) in source.client.committed(group, places).await? {
+        match (told, otherwise) {
+            (Some(at), _) => _ = found.insert(place, at.offset),
+            (None, OutOfRangePolicy::Earliest) => starts.push((place, OffsetAt::Earliest)),
+            (None, OutOfRangePolicy::Latest) => starts.push((place, OffsetAt::Latest)),
+            (None, OutOfRangePolicy::Error) => {
+                return Err(SourceError::Settings(format!(
+                    "the consumer group {group} has committed no offset of {place}: auto.offset.reset says where to begin \
+                     then"
+                )));
+            }
+        }
+    }
+    Ok(found)
 }
 
 async fn looked_up(
@@ -144,11 +191,30 @@ async fn bounded(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), 
             list(source, open.map(|split| (split.place.clone(), OffsetAt::Latest)).collect()).await?
         }
     };
-    for split in splits {
+    for split in splits.iter_mut() {
         split.end = match source.bound {
             Bound::None => None,
             Bound::Stable | Bound::Anew => split.end.or(ends.get(&split.place).copied().flatten()),
         };
+    }
+    hidden(source, splits).await
+}
+
+/// A start behind the end, in what open transactions hide, has nothing to read up to there. One behind that is not in the
+/// log, which the policy for such offsets decides.
+async fn hidden(source: &KafkaSource, splits: &mut [KafkaSplit]) -> Result<(), SourceError> {
+    let is_beyond = |split: &KafkaSplit| split.end.is_some_and(|end| split.next > end);
+    let beyond = splits.iter().filter(|split| is_beyond(split));
+    let asked: Vec<_> = beyond.map(|split| (split.place.clone(), OffsetAt::Latest)).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let watermarks = source.client.list_offsets(Isolation::Uncommitted, asked).await?;
+    for split in splits.iter_mut().filter(|split| is_beyond(split)) {
+        let watermark = watermarks.get(&split.place).copied().flatten();
+        if watermark.is_some_and(|watermark| split.next <= watermark) {
+            split.end = Some(split.next);
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Bound, Partition, discovery::Discovery, state::KafkaSplit};
+use super::{Bound, Partition, SourceOffset, discovery::Discovery, state::KafkaSplit};
 use crate::{
     client::{Consumer, ConsumerRecord, Start},
     ids::TopicPartition,
@@ -101,6 +101,10 @@ impl Reader {
 
     fn moved(&mut self, place: &TopicPartition, position: Option<i64>) {
         let (Some(split), Some(position)) = (self.splits.get_mut(place), position) else { return };
+        if split.end.is_some_and(|end| split.next > end && position > end) {
+            // It began beyond the end, and the leader was not asked yet whether there is such an offset.
+            return;
+        }
         let next = split.end.map_or(position, |end| position.min(end));
         if next != split.next {
             split.next = next;
@@ -130,5 +134,9 @@ impl SourceReader for Reader {
 
     fn snapshot(&self) -> Vec<SplitState> {
         self.splits.values().map(KafkaSplit::write).collect()
+    }
+
+    fn offsets(&self) -> Vec<SourceOffset> {
+        self.splits.values().cloned().map(KafkaSplit::offset).collect()
     }
 }

@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use crate::ids::TopicPartition;
+use crate::{
+    client::OutOfRangePolicy,
+    ids::{GroupId, TopicPartition},
+};
 
 /// Where reading begins in the partitions of a topic that the restored checkpoint does not know, or at a first start
 /// (`scan.startup.mode`). Partitions that are added to a known topic are always read from their earliest offset, for
 /// nothing of them was read before.
 ///
-/// As text: `earliest` or `earliest-offset`, `latest` or `latest-offset`, `timestamp:1700000000000` in milliseconds, and
-/// `offsets:flights-0=42,flights-1=300`.
+/// As text: `earliest` or `earliest-offset`, `latest` or `latest-offset`, `timestamp:1700000000000` in milliseconds,
+/// `offsets:flights-0=42,flights-1=300`, and `group-offsets:GROUP`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StartFrom {
     /// At the log's start.
@@ -21,14 +24,23 @@ pub enum StartFrom {
     /// At the first record that is not older than this, in milliseconds since the Unix epoch; [`Latest`](Self::Latest)
     /// if there is none.
     Timestamp(i64),
-    /// At these offsets; partitions that are not named at the earliest one.
+    /// At these offsets; partitions that are not named at the earliest one. A partition that the topic does not have is an
+    /// error.
     Offsets(BTreeMap<TopicPartition, i64>),
+    /// Where a consumer group stands. An offset that an open transaction holds back is waited for.
+    Committed {
+        /// `group.id`.
+        group: GroupId,
+        /// `auto.offset.reset`: what is done in a partition of which the group has committed nothing. As text an error.
+        otherwise: OutOfRangePolicy,
+    },
 }
 
 /// A text is no start position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no start position: earliest, latest, timestamp:MILLISECONDS or offsets:TOPIC-PARTITION=OFFSET,.. are"
+    "{0:?} is no start position: earliest, latest, timestamp:MILLISECONDS, offsets:TOPIC-PARTITION=OFFSET,.. or \
+     group-offsets:GROUP are"
 )]
 pub struct StartError(String);
 
@@ -45,6 +57,10 @@ impl FromStr for StartFrom {
                 Some(("offsets", pairs)) => {
                     pairs.split(',').map(offset).collect::<Option<_>>().map(Self::Offsets)
                 }
+                Some(("group-offsets", group)) if !group.trim().is_empty() => Some(Self::Committed {
+                    group: GroupId::new(group.trim()),
+                    otherwise: OutOfRangePolicy::Error,
+                }),
                 _ => None,
             }
             .ok_or_else(unknown),
@@ -74,6 +90,10 @@ mod tests {
             ("latest-offset", StartFrom::Latest),
             ("timestamp:1700000000000", StartFrom::Timestamp(1_700_000_000_000)),
             ("offsets:a-b-0=42, c-11=300", StartFrom::Offsets(offsets.into())),
+            (
+                "group-offsets:g",
+                StartFrom::Committed { group: GroupId::new("g"), otherwise: OutOfRangePolicy::Error },
+            ),
         ] {
             assert_eq!(text.parse(), Ok(start), "{text}");
         }
@@ -84,6 +104,7 @@ mod tests {
         for text in [
             "",
             "group-offsets",
+            "group-offsets: ",
             "timestamp:-5",
             "timestamp:x",
             "offsets:a=1",

@@ -2,7 +2,10 @@
 
 use crate::{
     ids::{TopicId, TopicPartition},
-    proto::sealed::{Fields, Seal},
+    proto::{
+        offsets::OffsetAndMetadata,
+        sealed::{Fields, Seal},
+    },
     source::{SourceError, SplitState},
 };
 
@@ -33,9 +36,19 @@ pub struct SourceOffset {
     pub leader_epoch: Option<i32>,
 }
 
+impl From<SourceOffset> for (TopicPartition, OffsetAndMetadata) {
+    fn from(at: SourceOffset) -> Self {
+        (
+            at.partition,
+            OffsetAndMetadata { leader_epoch: at.leader_epoch, ..OffsetAndMetadata::new(at.offset) },
+        )
+    }
+}
+
 impl KafkaSplit {
+    /// A start beyond the end is no end: whether it is in the log at all shows when it is read.
     pub(super) fn is_finished(&self) -> bool {
-        self.end.is_some_and(|end| self.next >= end)
+        self.end == Some(self.next)
     }
 
     pub(super) fn write(&self) -> SplitState {

@@ -84,6 +84,7 @@ impl Attempt<'_> {
     /// Tells of the checkpoint of what is left, for which every subtask has handed over everything already.
     fn observe_whole(&self, checkpoint: u64, kind: CheckpointKind) {
         let names = &self.built.names;
+        self.spans.begin(checkpoint);
         self.observe(JobEvent::Triggered { checkpoint, kind });
         names.iter().for_each(|task| self.observe(JobEvent::Snapshot { checkpoint, task }));
         for task in self.sinks().filter_map(|subtask| names.get(subtask)) {

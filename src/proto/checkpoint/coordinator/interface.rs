@@ -193,7 +193,11 @@ pub enum CoordinatorEffect<A> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AbortCause {
     /// Not every subtask acknowledged in time.
-    #[error("subtasks {missing:?} did not acknowledge within {after:?}")]
+    #[error(
+        "subtasks {missing:?} did not acknowledge within {after:?} (execution.checkpointing.timeout): slow operators and \
+         full queues, or brokers that do not acknowledge the records of a sink. Find the part that takes the time \
+         (`kafka-2pc timeline`)"
+    )]
     Timeout {
         /// Who is missing.
         missing: Vec<usize>,
