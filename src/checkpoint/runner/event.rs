@@ -174,7 +174,7 @@ impl Observer {
         })
     }
 
-    pub(super) fn event(&self, at: Moment, event: &JobEvent<'_>) {
+    pub(in crate::checkpoint) fn event(&self, at: Moment, event: &JobEvent<'_>) {
         (self.0)(at, event);
     }
 }
