@@ -23,6 +23,7 @@ use crate::{
         Checkpoint, CheckpointStore, ListedCommittable, OperatorState, StateHandle, StateStore, StoreError,
         spans::Spans, step::Note,
     },
+    client::LEFT_OPEN,
     net::{Background, Clock},
     proto::{
         checkpoint::{
@@ -418,10 +419,7 @@ impl<'a> Attempt<'a> {
             while self.discards.next().await.is_some() {}
         };
         if tokio::time::timeout(ABORT_WAIT, all).await.is_err() {
-            tracing::warn!(
-                "subtasks do not end; what they have open is left to the next recovery: readers stall there until the job \
-                 is started again, or its timeout"
-            );
+            tracing::warn!(waited = ?ABORT_WAIT, "subtasks do not end: {LEFT_OPEN}");
         }
     }
 
