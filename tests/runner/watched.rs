@@ -160,6 +160,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 #[tokio::test]
 async fn a_checkpoint_has_a_span_from_its_trigger_until_it_is_settled() {
     let spans = Spans::default();
+    // If there were one subscriber alone, the thread of another test, which has none, could decide that nobody wants a span.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(spans.clone()));
     let b = Bench::new(Profile::kafka_4_4()).await;
     let heard = spans.clone();
