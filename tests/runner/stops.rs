@@ -75,7 +75,10 @@ async fn a_source_that_stops_at_a_bad_line_ends_the_job_behind_everything_before
     }
     let summary = finish(&b, &mut store, &lines(input.path(), OnBadLine::Skip), &config()).await;
     assert_eq!((summary.records, summary.finished), (1, true));
-    assert_eq!(b.committed().await, ["a", "b", "c"]);
+    // They need not be in one partition.
+    let mut committed = b.committed().await;
+    committed.sort_unstable();
+    assert_eq!(committed, ["a", "b", "c"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
