@@ -18,7 +18,7 @@ use futures::{FutureExt, future::BoxFuture};
 use kafka_2pc::{
     broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
     checkpoint::{
-        Binding, Checkpoint, CheckpointStore, DirectoryStore, JobStore, MemoryStore, StateStore, StoreError,
+        Binding, Checkpoint, CheckpointStore, DirectoryStore, MemoryStore, StateStore, StoreError,
         StorePoint,
         pipeline::{
             Job, LineFormat, LineRecord, LinesInput, OnBadLine, OnHanging, PipelineError, StopAfter, Summary,
@@ -413,22 +413,16 @@ impl CheckpointStore for Full {
         self.0.write(checkpoint, observer)
     }
 
-    fn states(&self) -> Arc<dyn StateStore> {
-        self.0.states()
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.recovered()
     }
-}
 
-impl JobStore for Full {
     fn keep<'a>(&'a mut self, c: &'a Committable) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
         self.0.keep(c)
     }
 
-    fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
-        self.0.unlisted()
-    }
-
-    fn forget<'a>(&'a mut self, c: &'a Committable) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.0.forget(c)
+    fn states(&self) -> Arc<dyn StateStore> {
+        self.0.states()
     }
 }
 

@@ -261,12 +261,6 @@ impl CheckpointStore for DirectoryStore {
         .boxed()
     }
 
-    fn states(&self) -> Arc<dyn StateStore> {
-        Arc::new(self.states.clone())
-    }
-}
-
-impl JobStore for DirectoryStore {
     fn keep<'a>(
         &'a mut self,
         committable: &'a Committable,
@@ -278,6 +272,12 @@ impl JobStore for DirectoryStore {
         Some(self.committable_path(committable))
     }
 
+    fn states(&self) -> Arc<dyn StateStore> {
+        Arc::new(self.states.clone())
+    }
+}
+
+impl JobStore for DirectoryStore {
     fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
         let only = |files: Vec<CommittableFile>| files.into_iter().map(|file| file.committable).collect();
         async move { self.unlisted_files().map(only) }.boxed()

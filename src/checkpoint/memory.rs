@@ -136,10 +136,6 @@ impl CheckpointStore for MemoryStore {
 }
 
 impl JobStore for MemoryStore {
-    fn keep<'a>(&'a mut self, _: &'a Committable) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
-        async { Ok(None) }.boxed()
-    }
-
     fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
         async { Ok(Vec::new()) }.boxed()
     }

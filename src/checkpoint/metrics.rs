@@ -178,6 +178,8 @@ impl Job {
     fn event(&self, at: Moment, event: &JobEvent<'_>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
+            // What a new state begins with is never told to be durable.
+            JobEvent::Triggered { checkpoint: 0, .. } => {}
             JobEvent::Triggered { checkpoint, .. } => {
                 remember(&mut seen.triggered, *checkpoint, at);
             }

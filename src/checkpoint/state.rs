@@ -17,8 +17,8 @@ use crate::{
 
 const SEAL: Seal = Seal { what: "checkpoint", magic: *b"K2PK", newest: 2 };
 
-/// The operator whose state is the [`InputPosition`] of a job that pipes lines.
-const INPUT: &str = "input";
+/// The source of a job that pipes lines. Earlier releases kept its [`InputPosition`] alone under this uid.
+pub(super) const INPUT: &str = "input";
 
 /// One consistent point of a job: everything before the sources' positions is in the listed committables or in
 /// transactions that were committed earlier, and nothing after them is.
@@ -76,12 +76,15 @@ impl Checkpoint {
     pub fn input(&self) -> Result<Option<InputPosition>, StateError> {
         match self.operator(INPUT).map(|operator| &*operator.subtasks) {
             None => Ok(None),
-            Some([StateHandle::Inline(bytes)]) => InputPosition::from_bytes(bytes).map(Some),
+            Some([StateHandle::Inline(_)]) => match &self.splits(INPUT)?[..] {
+                [split] => InputPosition::from_split(split).map(Some),
+                _ => Err(StateError::Foreign { what: "position in an input of lines" }),
+            },
             Some(_) => Err(StateError::Foreign { what: "position in an input of lines" }),
         }
     }
 
-    /// The same with another position in its input of lines.
+    /// The same with another position in its input of lines, as earlier releases kept it.
     #[must_use]
     pub fn with_input(mut self, position: &InputPosition) -> Self {
         let subtasks = vec![StateHandle::Inline(position.to_bytes())];

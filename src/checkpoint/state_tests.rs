@@ -107,6 +107,8 @@ fn the_position_is_the_state_of_the_operator_named_input() {
     assert_eq!(piped.input().unwrap(), Some(position()));
     assert_eq!(piped.stored_states().count(), 1);
     assert_eq!(checkpoint().input().unwrap(), None);
+    let kept = piped.splits("input").unwrap();
+    assert_eq!(kept, [position().to_split()], "a source of lines goes on from it");
 }
 
 #[test]

@@ -50,6 +50,30 @@ pub trait CheckpointStore: Send {
         async { Ok(()) }.boxed()
     }
 
+    /// Keeps a prepared transaction by itself, from where it can be committed by hand; where it lies, if others can find it
+    /// there ([`place`](Self::place)). One that a durable checkpoint lists is kept already. A store that keeps none does
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe; it may be kept all the same.
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
+        _ = committable;
+        async { Ok(None) }.boxed()
+    }
+
+    /// Where a prepared transaction lies that is kept by itself, or would lie, if others can find it there: the path of its
+    /// file, or its URL. `None` for a store that keeps none, or does not tell.
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        _ = committable;
+        None
+    }
+
     /// Where large state goes, usable from many subtasks while checkpoints are written.
     fn states(&self) -> Arc<dyn StateStore>;
 
@@ -104,26 +128,8 @@ pub trait StateStore: Send + Sync {
     }
 }
 
-/// A store that also keeps prepared transactions one by one, from which they can be committed by hand.
+/// A store whose prepared transactions, which it keeps one by one, can be looked at and forgotten.
 pub trait JobStore: CheckpointStore {
-    /// Keeps a committable; where it lies, if others can find it there: the path of its file, or its URL.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    ///
-    /// # Cancel safety
-    /// Cancel safe; it may be kept all the same.
-    fn keep<'a>(
-        &'a mut self,
-        committable: &'a Committable,
-    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>>;
-
-    /// Where a committable lies, or would lie, if others can find it there.
-    fn place(&self, committable: &Committable) -> Option<PathBuf> {
-        _ = committable;
-        None
-    }
-
     /// The committables that were kept and that the newest checkpoint does not list.
     ///
     /// # Errors

@@ -299,6 +299,9 @@ pub(super) async fn prepared_transactions_survive_checkpoints_that_do_not_list_t
     write(&mut *store, &checkpoint(4, &[], &[])).await;
     assert_eq!(counts(place).await[1], 0);
     store.keep(&early).await.unwrap();
+    store.recovered().await.unwrap();
+    assert_eq!(counts(place).await[1], 0, "recovery has aborted it");
+    store.keep(&early).await.unwrap();
     store.forget(&early).await.unwrap();
     store.forget(&early).await.unwrap();
     assert_eq!(counts(place).await[1], 0);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        JobStore,
+        CheckpointStore,
         pipeline::{
             self, Job, LineFormat, LineRecord, LinesInput, OnBadLine, PipelineError, RefusedLines, StopAfter,
             Summary,
@@ -119,7 +119,7 @@ struct Watched<'a> {
 async fn job(
     context: &Context,
     args: &Args,
-    store: &mut dyn JobStore,
+    store: &mut dyn CheckpointStore,
     (config, watched): (&JobConfig, Watched<'_>),
 ) -> anyhow::Result<Job> {
     let Watched { steps, observer, metrics } = watched;
@@ -158,7 +158,7 @@ async fn job(
 async fn attempts(
     context: &Context,
     client: &Client,
-    store: &mut dyn JobStore,
+    store: &mut dyn CheckpointStore,
     (job, config): (&Job, &RunConfig),
 ) -> (Summary, Option<PipelineError>) {
     let mut job = job.clone();
@@ -235,7 +235,7 @@ fn report(
         tell(format!("kafka-2pc: line {line}: {what}\nEverything before it is in the topic. {remedy}"));
     }
     for hanging in &summary.hanging {
-        tell_hanging(&hanging.transactional_id, hanging.file.as_deref())?;
+        tell_hanging(hanging)?;
     }
     tell_lost(&summary.lost);
     let object = json!({

@@ -7,6 +7,7 @@ mod consumer;
 mod error;
 mod evidence;
 mod first;
+mod fit;
 mod groups;
 mod look;
 mod offsets;

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
     error::{EndError, PrepareError, SendError, TrySendError},
+    fit::size_alone,
     partitioner::{self, Sticky},
     producer::{Shared, TransactionalProducer},
     record_sink::RecordSink,
@@ -390,11 +391,7 @@ impl Transaction {
         timestamp: i64,
     ) -> Result<(), TrySendError> {
         let config = &self.shared.config;
-        let alone = BatchBuilder::new().size_of(record, timestamp);
-        if alone > config.request_bytes {
-            let error = SendError::TooLarge { bytes: alone, max_bytes: config.request_bytes };
-            return Err(TrySendError::Record(error));
-        }
+        let alone = size_alone(record, timestamp, config.request_bytes)?;
         let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
         if let Some(open) = &self.topics[at].partitions[partition] {
             if open.builder.len_bytes() + open.builder.size_of(record, timestamp) > batch_bytes {
@@ -444,10 +441,7 @@ impl Transaction {
             (None, None) => open.sticky.next(bytes, batch_bytes, partitions),
         };
         let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
-        index.ok_or_else(|| {
-            let topic = open.topic.name().to_string();
-            SendError::NoSuchPartition { topic, partition: chosen, partitions }.into()
-        })
+        index.ok_or_else(|| open.topic.lacks(chosen).into())
     }
 
     fn seal_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {

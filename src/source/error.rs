@@ -68,7 +68,13 @@ impl SourceError {
         Self::Other(error.into())
     }
 
-    pub(super) fn state(split: &str) -> impl FnOnce(StateError) -> Self {
+    /// True when the source stopped at something that is no record: a job commits what came before it, and ends.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::BadLine { .. })
+    }
+
+    pub(crate) fn state(split: &str) -> impl FnOnce(StateError) -> Self {
         let split = split.to_owned();
         |error| Self::State { split, error }
     }

@@ -98,6 +98,12 @@ pub trait Source: Send + Sync {
         subtask: Subtask,
         restored: &'a [SplitState],
     ) -> BoxFuture<'a, Result<Box<dyn SourceReader>, SourceError>>;
+
+    /// The splits as they are before anything was read, for the checkpoint that a new state begins with. A source need not
+    /// know them yet: it is opened without any then.
+    fn beginning(&self) -> Vec<SplitState> {
+        Vec::new()
+    }
 }
 
 /// What one subtask reads.

@@ -235,3 +235,39 @@ async fn a_partition_that_the_target_lacks_stops_it_and_one_that_it_has_got_does
     pair.expect_equal().await?;
     Ok(())
 }
+
+/// A commit whose marker was lost hangs, and is told with the file from which it can be repaired.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_hangs_is_told_with_its_file() -> Outcome {
+    for profile in [Profile::kafka_4_4(), Profile::kafka_4_4_v1()] {
+        let stage = Stage::new(profile, 2).await?;
+        stage.broker.create_topic_on("a", vec![vec![1]])?;
+        stage.broker.create_topic_on("b", vec![vec![2]])?;
+        let input = stage.path("input");
+        std::fs::write(&input, "one\ntwo\n")?;
+        assert_eq!(stage.run(&format!("pipe --topic a --input {}", input.display())).await?.code, Some(0));
+        // The coordinator of its transaction is on the node that stays.
+        let coordinated = |n: &u32| stage.broker.transaction_coordinator(&format!("job{n}-0-0")) == Some(1);
+        let prefix = (0..).find(coordinated).map(|n| format!("job{n}")).ok_or("no prefix")?;
+        let state = stage.path("state");
+        let words = format!(
+            "mirror --from a --to b --until-end --json --transactional-id-prefix {prefix} --state {}",
+            state.display()
+        );
+        assert_eq!(stage.run_to(&words, Some("durable")).await?.code, None);
+        let files: Vec<_> = std::fs::read_dir(state.join("committables"))?.collect::<Result<_, _>>()?;
+        let [file] = &files[..] else { return Err(format!("{files:?}").into()) };
+        let file = file.path().display().to_string();
+        stage.broker.stop_node(2).await?;
+        let ran = stage.run(&format!("txn commit {file} --no-wait-for-leader --json --timeout 3s")).await?;
+        assert_eq!(json_lines(&ran.out)[0]["outcome"], "hanging", "{ran:?}");
+        stage.broker.start_node(2).await?;
+        let ran = stage.run(&words).await?;
+        assert_eq!((ran.code, json_lines(&ran.out)[0]["hanging"].as_u64()), (Some(1), Some(1)), "{ran:?}");
+        assert!(ran.err.contains(&format!("{prefix}-0-0 ({file}) is decided, but hangs")), "{ran:?}");
+        let ran = stage.run(&format!("{words} --repair-hanging")).await?;
+        assert_eq!((ran.code, json_lines(&ran.out)[0]["hanging"].as_u64()), (Some(0), Some(0)), "{ran:?}");
+        assert_eq!(stage.run("cat --topic b --until-end").await?.out, "one\ntwo\n");
+    }
+    Ok(())
+}

@@ -6,6 +6,7 @@
 mod kit;
 
 mod lost;
+mod stops;
 mod trouble;
 mod watched;
 

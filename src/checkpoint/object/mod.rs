@@ -270,6 +270,29 @@ impl CheckpointStore for ObjectCheckpointStore {
         self.write_checkpoint(checkpoint, observer).boxed()
     }
 
+    fn recovered(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            for unlisted in self.unlisted_committables().await? {
+                self.forget(&unlisted).await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn keep<'a>(
+        &'a mut self,
+        committable: &'a Committable,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
+        async move { self.keep_committable(committable).await.map(|()| self.place(committable)) }.boxed()
+    }
+
+    /// Its URL, if the bucket has a name.
+    fn place(&self, committable: &Committable) -> Option<PathBuf> {
+        let name = committable_name(committable);
+        self.bucket.is_named().then(|| self.bucket.path(Folder::Committables, &name))
+    }
+
     fn states(&self) -> Arc<dyn StateStore> {
         Arc::new(self.states.clone())
     }
@@ -279,20 +302,7 @@ impl CheckpointStore for ObjectCheckpointStore {
     }
 }
 
-/// Where its committables lie is told if the bucket has a name.
 impl JobStore for ObjectCheckpointStore {
-    fn keep<'a>(
-        &'a mut self,
-        committable: &'a Committable,
-    ) -> BoxFuture<'a, Result<Option<PathBuf>, StoreError>> {
-        async move { self.keep_committable(committable).await.map(|()| self.place(committable)) }.boxed()
-    }
-
-    fn place(&self, committable: &Committable) -> Option<PathBuf> {
-        let name = committable_name(committable);
-        self.bucket.is_named().then(|| self.bucket.path(Folder::Committables, &name))
-    }
-
     fn unlisted(&mut self) -> BoxFuture<'_, Result<Vec<Committable>, StoreError>> {
         self.unlisted_committables().boxed()
     }

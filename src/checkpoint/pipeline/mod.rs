@@ -1,35 +1,33 @@
 //! A job on one machine: lines in, records in a topic, exactly once.
 //!
 //! ```text
-//! input ──line──► parse ──record──► writer
-//!                                     │ every interval, at the end, on a signal
-//!                                     ▼
-//!                            prepare ──► checkpoint durable ──► commit (in the background) ──► settled
+//! input ──line──► source: parse ──record──► sink: write
+//!                                             │ every interval, at the end, on a signal
+//!                                             ▼
+//!                                    prepare ──► checkpoint durable ──► commit (in the background) ──► settled
 //! ```
-//! A restart reads the newest checkpoint, commits what it lists, aborts what it does not, and goes on in the input
-//! where that checkpoint ended.
+//! It is a job of the [`runner`](super::runner) with one subtask of each. What is its own: an input that may have another
+//! name, a ledger of the lines that records came from, and the words in which it tells how it ended.
 
-mod event;
 mod job;
+mod ledger;
 mod lines;
 mod report;
-mod restored;
-mod told;
+mod source;
 
-pub(super) use event::{ON_THEIR_WAY, log_hanging};
 pub use job::run;
 pub use lines::RefusedLines;
-pub(super) use report::gone_records;
-pub use report::{HangingTransaction, LostTransaction, OpenCommittable, PipelineError, Summary};
+pub use report::{PipelineError, Summary};
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{runner::Observer, step::Steps};
+pub use super::runner::{HangingTransaction, LostTransaction, OnHanging, OpenCommittable, StopAfter};
+use super::{runner::Observer, state::INPUT, step::Steps};
 use crate::sink::SinkConfig;
 pub use crate::source::{Input, InputError, LinesInput, OnBadLine};
 
-/// The uid of the source of such a job, in its events.
-pub const SOURCE: &str = "lines";
+/// The uid of the source of such a job, in its events and in its state.
+pub const SOURCE: &str = INPUT;
 /// The uid of its sink.
 pub const SINK: &str = "sink";
 
@@ -58,25 +56,6 @@ pub trait LineFormat: Send + Sync {
     /// # Errors
     /// What is wrong with the line, for people.
     fn parse<'a>(&self, line: &'a [u8]) -> Result<LineRecord<'a>, String>;
-}
-
-/// Where a job stops on purpose, leaving its transaction to others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopAfter {
-    /// A committable exists, and no checkpoint lists it.
-    Prepare,
-    /// A checkpoint lists it, and it is not committed.
-    Durable,
-}
-
-/// What is done with a decision whose marker is missing on a partition (KAFKA-20734).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnHanging {
-    /// It is reported, and nothing of ours touches it.
-    #[default]
-    Report,
-    /// The missing marker is written; needs ALTER on the cluster.
-    Repair,
 }
 
 /// A job.

@@ -1,15 +1,22 @@
 //! What a job tells when it is over.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
-use super::lines::RefusedLines;
+use super::{
+    HangingTransaction, LostTransaction, OpenCommittable,
+    ledger::Ledger,
+    lines::{RecordLines, RefusedLines},
+};
 use crate::{
-    checkpoint::StoreError,
-    client::{ClientError, TopicError},
-    ids::{TopicPartition, TransactionalId},
-    proto::{cause::Cause, committable::Committable},
+    checkpoint::{
+        StoreError,
+        runner::{RunError, TaskError, gone_records},
+    },
+    client::{ClientError, SendError, TopicError},
+    ids::TopicPartition,
+    proto::{cause::Cause, checkpoint::coordinator::AbortCause, committable::Committable},
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
-    source::InputError,
+    source::{InputError, SourceError},
 };
 
 /// What a job did.
@@ -54,42 +61,6 @@ impl Summary {
             ..next
         }
     }
-}
-
-/// A decided transaction whose marker is missing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HangingTransaction {
-    /// Its id.
-    pub transactional_id: TransactionalId,
-    /// The file of its committable, if it has one and the store keeps files.
-    pub file: Option<PathBuf>,
-}
-
-/// A transaction that was passed over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostTransaction {
-    /// What was to be committed.
-    pub committable: Committable,
-    /// What became of it, for people.
-    pub story: String,
-    /// True when it is proven to be lost; false when nothing proves either.
-    pub proven: bool,
-}
-
-impl From<&Committed> for LostTransaction {
-    fn from(committed: &Committed) -> Self {
-        let proven = committed.is_lost();
-        Self { committable: committed.committable.clone(), story: committed.story(), proven }
-    }
-}
-
-/// A prepared transaction that was left to others.
-#[derive(Debug)]
-pub struct OpenCommittable {
-    /// Its file, when the store keeps files.
-    pub path: Option<PathBuf>,
-    /// The committable.
-    pub committable: Committable,
 }
 
 /// Why a job ended early. What the last complete checkpoint holds is safe; run it again to go on.
@@ -170,9 +141,57 @@ pub enum PipelineError {
         /// Where its records are gone.
         partitions: Vec<TopicPartition>,
     },
+    /// Something else ended the run.
+    #[error(transparent)]
+    Run(RunError),
 }
 
 impl PipelineError {
+    /// In this job's words, and with its lines. `timeout` is that of checkpoints.
+    pub(super) fn of(error: RunError, ledger: &Ledger, timeout: Duration) -> Self {
+        let refused = |cause: &Cause, lines: &RecordLines| {
+            let (records, transaction) = (cause.records.as_ref()?, lines.all()?);
+            let (lines, cause) = (lines.refused(records), Box::new(cause.clone()));
+            Some(Self::Refused { lines, transaction, cause })
+        };
+        match error {
+            RunError::Task(error @ (TaskError::Write { .. } | TaskError::Prepare { .. })) => {
+                let line = ledger.line_behind(&error);
+                let (error, lines) = match error {
+                    TaskError::Write { transaction, error, .. } => {
+                        ((*error).into(), ledger.lines_of(&transaction))
+                    }
+                    TaskError::Prepare { transaction, error, .. } => {
+                        (Self::Prepare(*error), ledger.lines_of(&transaction))
+                    }
+                    other => (Self::Run(other.into()), RecordLines::default()),
+                };
+                match (error.failure().and_then(|cause| refused(cause, &lines)), error) {
+                    (Some(refused), _) => refused,
+                    (None, Self::Write(error @ WriteError::Send(SendError::Seal(_)))) => {
+                        Self::Record { line, error }
+                    }
+                    (None, error) => error,
+                }
+            }
+            RunError::Task(TaskError::Source { error: SourceError::Input { error, .. }, .. }) => error.into(),
+            RunError::Task(TaskError::NotCommitted(one)) => Self::NotCommitted(vec![*one]),
+            RunError::Task(TaskError::Gone { committable, partitions }) => {
+                Self::Gone { committable, partitions }
+            }
+            RunError::Task(TaskError::Panicked) => Self::Panicked,
+            RunError::Checkpoint(AbortCause::Timeout { .. }) => {
+                Self::CheckpointTimeout { checkpoint: ledger.given_up(), timeout }
+            }
+            RunError::Store(error) | RunError::NotStored(error) => error.into(),
+            RunError::Topic(error) => error.into(),
+            RunError::Client(error) => error.into(),
+            RunError::Sink(error) => error.into(),
+            RunError::Recover(error) => error.into(),
+            error => Self::Run(error),
+        }
+    }
+
     /// What was not committed, by recovery or later.
     #[must_use]
     pub fn not_committed(&self) -> &[Committed] {
@@ -195,9 +214,9 @@ impl PipelineError {
     }
 
     /// Why the open transaction failed, if it did.
-    pub(super) fn failure(&self) -> Option<&Cause> {
+    fn failure(&self) -> Option<&Cause> {
         match self {
-            Self::Write(WriteError::Send(crate::client::SendError::Failed(cause))) => Some(cause),
+            Self::Write(WriteError::Send(SendError::Failed(cause))) => Some(cause),
             Self::Prepare(PrepareCommitError { source: PrepareFailure::Failed(e), .. }) => Some(&e.cause),
             _ => None,
         }
@@ -224,11 +243,4 @@ fn stories(all: &[Committed]) -> String {
         format!("{id} ({}): {}", c.committable.identity, c.story())
     };
     all.iter().map(story).collect::<Vec<_>>().join("; ")
-}
-
-/// What a deleted topic took with it, for people.
-pub(in crate::checkpoint) fn gone_records(committable: &Committable, gone: &[TopicPartition]) -> String {
-    let of = committable.partitions.iter().filter(|p| gone.contains(&p.topic_partition()));
-    let told = of.map(|p| format!("{} offset {} ({} records)", p.topic_partition(), p.offset, p.records));
-    format!("{}: {}", committable.transactional_id, told.collect::<Vec<_>>().join(", "))
 }

@@ -1,5 +1,7 @@
 //! The life of a job: the coordinator, driven, and everything that it has done by others.
 
+mod close;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -7,7 +9,8 @@ use futures::{StreamExt, future::FusedFuture, stream::FuturesUnordered};
 
 use super::{
     build::Built,
-    config::RunConfig,
+    config::{IdleCheckpoints, RunConfig, StopAfter},
+    counters::Counters,
     error::{RunError, TaskError},
     event::JobEvent,
     graph::{Kind, Node},
@@ -17,18 +20,20 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        Checkpoint, CheckpointStore, OperatorState, StateHandle, StateStore, StoreError, spans::Spans,
-        step::Note,
+        Checkpoint, CheckpointStore, ListedCommittable, OperatorState, StateHandle, StateStore, StoreError,
+        spans::Spans, step::Note,
     },
+    client::LEFT_OPEN,
     net::{Background, Clock},
     proto::{
         checkpoint::{
             CheckpointKind, Coordinator,
             alignment::Barrier,
-            coordinator::{CoordinatorEffect, CoordinatorInput},
+            coordinator::{AbortCause, CoordinatorEffect, CoordinatorInput},
         },
-        pool::WriterState,
+        committable::Committable,
     },
+    sink::Taken,
 };
 
 /// How long a job that ends early waits for its sinks to abort what is open.
@@ -45,20 +50,55 @@ pub(super) struct Attempt<'a> {
     collecting: BTreeMap<u64, Vec<StateHandle>>,
     discards: FuturesUnordered<Background<()>>,
     built: Built,
+    counters: Arc<Counters>,
     coordinator: Coordinator<TaskState>,
     /// The newest that is durable.
     checkpoint: Checkpoint,
+    /// What the one that is being stored adds.
+    storing: Added,
+    /// Why the last store failed.
+    not_stored: Option<StoreError>,
     /// Source subtasks.
     sources: usize,
-    /// Those that came to their end, and after how many records.
-    ended: BTreeMap<usize, u64>,
+    /// Those that came to their end, and whether they have moved.
+    ended: BTreeMap<usize, bool>,
     was_finished: bool,
     /// And it is known to have nothing to do.
     still_finished: bool,
     spans: Spans,
+    /// Why a source has stopped the job.
+    stopped: Option<TaskError>,
+    pub(super) done: LifeSummary,
+}
+
+/// What a life has done.
+#[derive(Debug, Default)]
+pub(super) struct LifeSummary {
     /// Checkpoints that became complete, and that were given up.
     pub(super) completed: u64,
     pub(super) failed: u64,
+    /// What the sinks took up to the newest of them.
+    pub(super) taken: Taken,
+    /// All sources came to their end, and the newest holds that.
+    pub(super) finished: bool,
+}
+
+/// What a checkpoint holds beyond the one before.
+#[derive(Debug, Default)]
+struct Added {
+    /// What sinks have taken up to it, in this life.
+    taken: Taken,
+    /// Transactions that were prepared for it.
+    prepared: Vec<Committable>,
+    kind: Option<CheckpointKind>,
+}
+
+/// How a life ended well.
+pub(super) enum End {
+    /// Everything is committed.
+    Over,
+    /// These were left open on purpose.
+    Left(Vec<Committable>),
 }
 
 /// What a life begins with.
@@ -76,7 +116,7 @@ impl<'a> Attempt<'a> {
         nodes: &'a [Node],
         (config, clock): (&'a RunConfig, Clock),
         (built, store): (Built, &'a mut dyn CheckpointStore),
-        start: Start,
+        (start, counters): (Start, Arc<Counters>),
     ) -> Result<Self, RunError> {
         let Start { checkpoint, newest_id, was_finished, spans } = start;
         let subtasks = built.commands.len();
@@ -100,31 +140,35 @@ impl<'a> Attempt<'a> {
             collecting: BTreeMap::new(),
             discards: FuturesUnordered::new(),
             built,
+            counters,
             coordinator: coordinator.with_sources(sources)?.with_ids_after(newest_id),
             checkpoint,
+            storing: Added::default(),
+            not_stored: None,
             sources: count,
             ended: BTreeMap::new(),
             was_finished,
             still_finished: false,
-            spans: spans.clone(),
-            completed: 0,
-            failed: 0,
+            spans,
+            stopped: None,
+            done: LifeSummary::default(),
         })
     }
 
-    /// Until the job is over: how it ended.
+    /// Until the job is over.
     pub(super) async fn play(
         &mut self,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
-    ) -> Result<CheckpointKind, RunError> {
+    ) -> Result<End, RunError> {
         if stop.is_terminated() {
             self.tell(CoordinatorInput::Trigger(CheckpointKind::Suspend));
         }
         loop {
             while let Some(effect) = self.coordinator.poll_effect() {
-                if let Some(kind) = self.act(effect)? {
-                    self.close().await?;
-                    return Ok(kind);
+                match self.act(effect)? {
+                    None => {}
+                    Some(Turn::Close(kind)) => return self.close(kind).await,
+                    Some(Turn::Leave(open)) => return Ok(End::Left(open)),
                 }
             }
             tokio::select! {
@@ -137,29 +181,46 @@ impl<'a> Attempt<'a> {
                     if self.hear(report)? {
                         // It was finished before, and its sources brought nothing new.
                         self.still_finished = true;
-                        self.close().await?;
-                        return Ok(CheckpointKind::Final);
+                        return self.close(CheckpointKind::Final).await;
                     }
                 }
-                (checkpoint, result) = self.keeper.written() => {
-                    let (id, kept) = (checkpoint.id, self.kept((checkpoint, result)));
-                    self.tell(match kept {
-                        Ok(()) => CoordinatorInput::Stored { checkpoint: id },
-                        // A full or failing device may recover, and a store be reached again; anything else does not.
-                        Err(
-                            error @ (StoreError::Full { .. }
-                            | StoreError::Io { .. }
-                            | StoreError::Unavailable { .. }),
-                        ) => CoordinatorInput::StoreFailed { checkpoint: id, cause: error.to_string() },
-                        Err(error) => return Err(error.into()),
-                    });
+                kept = self.keeper.written() => {
+                    if let Some(open) = self.written(kept)? {
+                        return Ok(End::Left(open));
+                    }
                 }
                 Some(_) = self.discards.next() => {}
                 () = self.clock.sleep_until(self.coordinator.next_deadline()) => {
-                    self.tell(CoordinatorInput::Tick);
+                    let idle = self.config.idle_checkpoints == IdleCheckpoints::LeftOut && !self.counters.is_changed();
+                    self.tell(if idle { CoordinatorInput::Idle } else { CoordinatorInput::Tick });
                 }
             }
         }
+    }
+
+    /// The store has answered. What is to be left open, if the job stops with that.
+    fn written(&mut self, kept: Kept) -> Result<Option<Vec<Committable>>, RunError> {
+        let (checkpoint, result) = kept;
+        let id = checkpoint.id;
+        match self.kept((checkpoint, result)) {
+            Ok(())
+                if self.config.stop_after == Some(StopAfter::Durable)
+                    && !self.storing.prepared.is_empty() =>
+            {
+                return Ok(Some(std::mem::take(&mut self.storing.prepared)));
+            }
+            Ok(()) => self.tell(CoordinatorInput::Stored { checkpoint: id }),
+            // A full or failing device may recover, and a store be reached again; anything else does not.
+            Err(
+                error @ (StoreError::Full { .. } | StoreError::Io { .. } | StoreError::Unavailable { .. }),
+            ) => {
+                let cause = error.to_string();
+                self.not_stored = Some(error);
+                self.tell(CoordinatorInput::StoreFailed { checkpoint: id, cause });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(None)
     }
 
     fn tell(&mut self, input: CoordinatorInput<TaskState>) {
@@ -185,16 +246,21 @@ impl<'a> Attempt<'a> {
             }
             News::Confirmed { checkpoint } => self.tell(CoordinatorInput::Confirmed { checkpoint, subtask }),
             News::Unneeded(handle) => self.discard(handle),
-            News::Ended { records } => {
-                self.ended.insert(subtask, records);
+            News::Ended { moved } => {
+                self.ended.insert(subtask, moved);
                 if self.ended.len() == self.sources {
-                    if self.was_finished && self.ended.values().all(|records| *records == 0) {
+                    if self.was_finished && !self.ended.values().any(|moved| *moved) {
                         return Ok(true);
                     }
                     for subtask in self.ended.keys().copied().collect::<Vec<_>>() {
                         self.tell(CoordinatorInput::Ended { subtask });
                     }
                 }
+            }
+            News::Stopped(error) => {
+                let task = self.built.names[subtask].clone();
+                self.stopped.get_or_insert(TaskError::Source { task, error });
+                self.tell(CoordinatorInput::Trigger(CheckpointKind::Suspend));
             }
             // Comes only after `Close`, and is waited for there.
             News::Closed(_) => {}
@@ -203,9 +269,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Carries out an intent. How the job ends, when it does.
-    fn act(&mut self, effect: CoordinatorEffect<TaskState>) -> Result<Option<CheckpointKind>, RunError> {
+    fn act(&mut self, effect: CoordinatorEffect<TaskState>) -> Result<Option<Turn>, RunError> {
         match effect {
             CoordinatorEffect::Trigger { checkpoint, kind } => {
+                self.counters.take_changed();
                 self.spans.begin(checkpoint);
                 self.observe(JobEvent::Triggered { checkpoint, kind });
                 self.collecting.insert(checkpoint, Vec::new());
@@ -214,7 +281,18 @@ impl<'a> Attempt<'a> {
             }
             CoordinatorEffect::Store { checkpoint, kind, states } => {
                 self.collecting.remove(&checkpoint);
-                self.keeper.begin(self.compose(checkpoint, kind, states));
+                let composed = self.compose(checkpoint, kind, states);
+                if self.config.stop_after == Some(StopAfter::Prepare) && !self.storing.prepared.is_empty() {
+                    return Ok(Some(Turn::Leave(self.leave_unlisted())));
+                }
+                if self.config.idle_checkpoints == IdleCheckpoints::LeftOut && self.is_known(&composed) {
+                    // What is durable is the same.
+                    self.spans.end(checkpoint);
+                    self.done.finished = kind == CheckpointKind::Final;
+                    self.tell(CoordinatorInput::Stored { checkpoint });
+                    return Ok(None);
+                }
+                self.keeper.begin(composed);
             }
             CoordinatorEffect::Notify { checkpoint, subtask } => {
                 if let Some(task) = self.built.names.get(subtask) {
@@ -228,28 +306,55 @@ impl<'a> Attempt<'a> {
                 });
                 self.spans.end(checkpoint);
                 self.observe(JobEvent::Aborted { checkpoint, cause: &cause });
-                self.failed += 1;
+                self.counters.changed();
+                self.done.failed += 1;
                 // One whose store failed is not among these: it may be durable all the same.
                 let handles = self.collecting.remove(&checkpoint).unwrap_or_default();
                 handles.into_iter().for_each(|handle| self.discard(handle));
                 (0..self.built.commands.len())
                     .for_each(|subtask| self.command(subtask, Command::Abort(checkpoint)));
             }
-            CoordinatorEffect::Fail(cause) => return Err(RunError::Checkpoint(cause)),
-            CoordinatorEffect::Finished { kind, .. } => return Ok(Some(kind)),
+            CoordinatorEffect::Fail(cause) => {
+                return Err(match (cause, self.not_stored.take()) {
+                    (AbortCause::Store(_), Some(error)) => RunError::NotStored(error),
+                    (cause, _) => RunError::Checkpoint(cause),
+                });
+            }
+            CoordinatorEffect::Finished { kind, .. } => return Ok(Some(Turn::Close(kind))),
         }
         Ok(None)
+    }
+
+    /// Whether the newest durable checkpoint holds the same, but for the word that the job is finished.
+    fn is_known(&self, composed: &Checkpoint) -> bool {
+        let states = |checkpoint: &Checkpoint| {
+            let states = checkpoint.operators.iter().filter(|operator| &*operator.uid != JOB);
+            states.cloned().collect::<Vec<_>>()
+        };
+        composed.committables == self.checkpoint.committables
+            && composed.writers == self.checkpoint.writers
+            && states(composed) == states(&self.checkpoint)
     }
 
     /// Takes what became of a checkpoint.
     fn kept(&mut self, (checkpoint, result): Kept) -> Result<(), StoreError> {
         result?;
         self.spans.end(checkpoint.id);
-        self.completed += 1;
+        self.done.completed += 1;
+        self.done.taken = self.storing.taken;
+        self.done.finished = self.storing.kind == Some(CheckpointKind::Final) || self.still_finished;
         self.observe(JobEvent::Stored { checkpoint: checkpoint.id });
         self.config.steps.note(Note::Checkpoint(checkpoint.id));
         self.checkpoint = checkpoint;
         Ok(())
+    }
+
+    /// Nothing lists what was prepared: it is the job's user who does.
+    fn leave_unlisted(&mut self) -> Vec<Committable> {
+        let Added { taken, prepared, kind } = std::mem::take(&mut self.storing);
+        self.done.taken = taken;
+        self.done.finished = kind == Some(CheckpointKind::Final);
+        prepared
     }
 
     /// Nothing needs this state; what can't be removed now is removed when the store is opened the next time.
@@ -263,18 +368,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// The checkpoint of these acknowledgements, which are in the order of subtasks.
-    fn compose(&self, id: u64, kind: CheckpointKind, states: Vec<TaskState>) -> Checkpoint {
+    fn compose(&mut self, id: u64, kind: CheckpointKind, states: Vec<TaskState>) -> Checkpoint {
         let mut states = states.into_iter();
+        let mut added = Added { kind: Some(kind), ..Added::default() };
         let (mut operators, mut committables, mut writers) = (Vec::new(), Vec::new(), Vec::new());
-        if kind == CheckpointKind::Final {
-            operators.push(finished());
-        }
         for node in self.nodes {
             let (mut own, mut in_flight) = (Vec::new(), Vec::new());
             for state in states.by_ref().take(node.parallelism as usize) {
                 own.push(state.state);
                 in_flight.push(state.in_flight);
-                if let Some(SinkPart { listed, writer }) = state.sink {
+                if let Some(SinkPart { listed, writer, taken }) = state.sink {
+                    added.taken.records += taken.records;
+                    added.taken.bytes += taken.bytes;
                     committables.extend(listed);
                     writers.push(writer);
                 }
@@ -282,48 +387,14 @@ impl<'a> Attempt<'a> {
             operators.extend(operator(node.uid.to_string(), own));
             operators.extend(operator(format!("{}{IN_FLIGHT}", node.uid), in_flight));
         }
-        Checkpoint { id, operators, committables, writers, ..self.checkpoint.clone() }
-    }
-
-    /// Lets the sinks settle what they can, and keeps what is left of it, so that a later run has nothing to do.
-    async fn close(&mut self) -> Result<(), RunError> {
-        (0..self.built.commands.len()).for_each(|subtask| self.command(subtask, Command::Close));
-        let sinks = self.nodes.iter().filter(|node| matches!(node.kind, Kind::Sink(_)));
-        let mut waited_for: u32 = sinks.map(|node| node.parallelism).sum();
-        let (mut committables, mut writers) = (Vec::new(), BTreeMap::new());
-        while waited_for > 0 {
-            tokio::select! {
-                biased;
-                Some(Report { subtask, news }) = self.built.reports.recv() => {
-                    if let News::Closed(SinkPart { listed, writer }) = news {
-                        committables.extend(listed);
-                        writers.insert(subtask, writer);
-                        waited_for -= 1;
-                    }
-                }
-                Some(ended) = self.built.tasks.next() => match ended {
-                    Some(Ok(())) => {}
-                    ended => return Err(early(ended)),
-                },
-            }
-        }
-        let writers: Vec<WriterState> = writers.into_values().collect();
-        if let Some(kept) = self.keeper.finish().await {
-            self.kept(kept)?;
-        }
-        let mut operators = self.checkpoint.operators.clone();
-        if self.still_finished && !operators.contains(&finished()) {
-            // A periodic checkpoint came before the sources said that they have nothing new.
+        if kind == CheckpointKind::Final {
             operators.push(finished());
         }
-        let id = self.newest_id() + 1;
-        let last = Checkpoint { id, operators, committables, writers, ..self.checkpoint.clone() };
-        if last == (Checkpoint { id, ..self.checkpoint.clone() }) {
-            return Ok(());
-        }
-        self.keeper.begin(last);
-        let kept = self.keeper.written().await;
-        Ok(self.kept(kept)?)
+        let known = |c: &Committable| self.checkpoint.committables.iter().any(|l| l.committable == *c);
+        let prepared = committables.iter().map(|l: &ListedCommittable| &l.committable).filter(|c| !known(c));
+        added.prepared = prepared.cloned().collect();
+        self.storing = added;
+        Checkpoint { id, operators, committables, writers, ..self.checkpoint.clone() }
     }
 
     /// The newest id that was used.
@@ -348,10 +419,7 @@ impl<'a> Attempt<'a> {
             while self.discards.next().await.is_some() {}
         };
         if tokio::time::timeout(ABORT_WAIT, all).await.is_err() {
-            tracing::warn!(
-                "subtasks do not end; what they have open is left to the next recovery: readers stall there until the job \
-                 is started again, or its timeout"
-            );
+            tracing::warn!(waited = ?ABORT_WAIT, "subtasks do not end: {LEFT_OPEN}");
         }
     }
 
@@ -376,6 +444,14 @@ impl<'a> Attempt<'a> {
     fn observe(&self, event: JobEvent<'_>) {
         self.config.observer.event(self.clock.now(), &event);
     }
+}
+
+/// What a life comes to.
+enum Turn {
+    /// Its last checkpoint is complete.
+    Close(CheckpointKind),
+    /// It stops, and leaves these open.
+    Leave(Vec<Committable>),
 }
 
 /// Says that the job is finished.

@@ -78,7 +78,7 @@ pub(super) async fn build(
     around: Surroundings<'_>,
 ) -> Result<Built, RunError> {
     let (reports, listener) = mpsc::unbounded_channel();
-    let queues = Queues::new(nodes, around.config.channel_capacity);
+    let queues = Queues::new(nodes, (around.config.channel_capacity, around.config.channel_bytes));
     let built =
         Built { tasks: FuturesUnordered::new(), commands: Vec::new(), names: Vec::new(), reports: listener };
     let (tellers, group) = match around.group.clone() {
@@ -102,8 +102,9 @@ pub(super) async fn build(
                     let (port, output) = (builder.port(number, index), builder.output(number, index));
                     let reader =
                         opened.map_err(|error| TaskError::Source { task: port.name.clone(), error })?;
+                    let counters = Arc::clone(&builder.around.counters);
                     let teller = builder.tellers.pop();
-                    builder.start(SourceTask { port, reader, output, teller }.run());
+                    builder.start(SourceTask { port, reader, output, counters, teller }.run());
                 }
             }
             Kind::Operator(operator) => builder.operator(number, operator, restored)?,
@@ -114,7 +115,7 @@ pub(super) async fn build(
 }
 
 impl Queues {
-    fn new(nodes: &[Node], capacity: usize) -> Self {
+    fn new(nodes: &[Node], capacity: (usize, usize)) -> Self {
         let mut queues = Self { inboxes: Vec::new(), entries: Vec::new() };
         for node in nodes {
             let channels = node.inputs.iter().map(|input| nodes[input.node].parallelism as usize).sum();
@@ -196,7 +197,7 @@ impl Builder<'_> {
                 writer,
                 commits,
                 steps: self.around.config.steps.clone(),
-                counters: Arc::clone(&self.around.counters),
+                stop_after: self.around.config.stop_after,
                 spans: self.around.spans.clone(),
                 settle_timeout: self.around.settle_timeout,
                 progress: Progress::default(),
@@ -237,7 +238,7 @@ impl Builder<'_> {
         let inputs = node.inputs.iter().enumerate().flat_map(channels).collect();
         let inbox = self.queues.inboxes[number][index as usize].take();
         // Each inbox is taken once.
-        let inbox = inbox.unwrap_or_else(|| super::channel::inbox(0, 1).0);
+        let inbox = inbox.unwrap_or_else(|| super::channel::inbox(0, (1, 1)).0);
         Gate::new(inbox, inputs, self.around.config.mode, self.around.clock)
     }
 

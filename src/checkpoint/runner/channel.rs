@@ -17,10 +17,20 @@ use tokio::sync::Notify;
 use crate::{proto::checkpoint::alignment::Barrier, record::Record};
 
 /// What flows from subtask to subtask.
-#[derive(Debug, Clone)]
-pub(super) enum Element {
+#[derive(Debug)]
+enum Element {
     Record(Record),
     Barrier(Barrier),
+}
+
+/// What a reader finds, and in which channel.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A barrier was put into a queue; it is still there.
+    Announced(usize, Barrier),
+    Record(usize, Record),
+    /// A barrier, at the head of its queue.
+    Barrier(usize, Barrier),
 }
 
 /// The reading end of all queues of a subtask.
@@ -40,7 +50,8 @@ struct Shared {
     arrived: Notify,
     /// One for each channel, whose writer waits alone.
     room: Vec<Notify>,
-    capacity: usize,
+    /// In records, and in bytes of them.
+    capacity: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -56,6 +67,8 @@ struct Queues {
 #[derive(Debug, Default)]
 struct Channel {
     queue: VecDeque<Element>,
+    /// Of the records in it.
+    bytes: usize,
     /// So many at its head are of a restored checkpoint.
     restored: usize,
     taps: Vec<Tap>,
@@ -69,8 +82,8 @@ struct Tap {
     ended: bool,
 }
 
-/// An inbox with so many channels, each for `capacity` records, and what writes into them.
-pub(super) fn inbox(channels: usize, capacity: usize) -> (Inbox, Vec<Entry>) {
+/// An inbox with so many channels, each for so many records and bytes of them, and what writes into them.
+pub(super) fn inbox(channels: usize, capacity: (usize, usize)) -> (Inbox, Vec<Entry>) {
     let queues = Queues {
         channels: (0..channels).map(|_| Channel::default()).collect(),
         announced: VecDeque::new(),
@@ -110,15 +123,36 @@ impl Queues {
     }
 }
 
+impl Channel {
+    fn put(&mut self, record: Record) {
+        self.bytes += record.size_bytes();
+        self.queue.push_back(Element::Record(record));
+    }
+
+    fn take(&mut self) -> Option<Element> {
+        let element = self.queue.pop_front()?;
+        if let Element::Record(record) = &element {
+            self.bytes -= record.size_bytes();
+        }
+        Some(element)
+    }
+
+    fn has_room(&self, (records, bytes): (usize, usize)) -> bool {
+        self.queue.len() < records && self.bytes < bytes
+    }
+}
+
 impl Entry {
-    /// Adds a record, also to a full queue: wait for [`room`](Self::room) before the next.
-    pub(super) fn push(&self, record: Record) {
+    /// Adds records, also to a full queue: wait for [`room`](Self::room) before the next.
+    pub(super) fn push(&self, records: impl IntoIterator<Item = Record>) {
         let mut queues = self.shared.queues();
         let channel = &mut queues.channels[self.channel];
-        for tap in channel.taps.iter_mut().filter(|tap| !tap.ended) {
-            tap.records.push(record.clone());
+        for record in records {
+            for tap in channel.taps.iter_mut().filter(|tap| !tap.ended) {
+                tap.records.push(record.clone());
+            }
+            channel.put(record);
         }
-        channel.queue.push_back(Element::Record(record));
         drop(queues);
         self.shared.arrived.notify_one();
     }
@@ -128,7 +162,7 @@ impl Entry {
     pub(super) fn restore(&self, record: Record) {
         let mut queues = self.shared.queues();
         let channel = &mut queues.channels[self.channel];
-        channel.queue.push_back(Element::Record(record));
+        channel.put(record);
         channel.restored += 1;
         queues.restored += 1;
     }
@@ -147,7 +181,7 @@ impl Entry {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.shared.queues().channels[self.channel].queue.len() < self.shared.capacity
+        self.shared.queues().channels[self.channel].has_room(self.shared.capacity)
     }
 
     /// Waits until the queue is not full. Cancel safe.
@@ -164,18 +198,27 @@ impl Inbox {
         self.0.queues().announced.pop_front()
     }
 
-    /// Takes the next element, in turn from the channels that are `open`; what was restored comes first.
-    pub(super) fn pop(&self, open: impl Fn(usize) -> bool) -> Option<(usize, Element)> {
+    /// The next barrier that was put into a queue; if there is none, the next element, in turn from the channels that are
+    /// `open`. What was restored comes first.
+    pub(super) fn next(&self, open: impl Fn(usize) -> bool) -> Option<Next> {
         let mut queues = self.0.queues();
+        if let Some((channel, barrier)) = queues.announced.pop_front() {
+            return Some(Next::Announced(channel, barrier));
+        }
         let channel = queues.next_channel(open)?;
-        let element = queues.channels[channel].queue.pop_front()?;
+        let was_full = !queues.channels[channel].has_room(self.0.capacity);
+        let element = queues.channels[channel].take()?;
         queues.next = (channel + 1) % queues.channels.len();
-        let length = queues.channels[channel].queue.len();
+        let room = queues.channels[channel].has_room(self.0.capacity);
         drop(queues);
-        if length < self.0.capacity {
+        // A writer that waits looks again by itself when it finds the queue full.
+        if was_full && room {
             self.0.room[channel].notify_one();
         }
-        Some((channel, element))
+        Some(match element {
+            Element::Record(record) => Next::Record(channel, record),
+            Element::Barrier(barrier) => Next::Barrier(channel, barrier),
+        })
     }
 
     /// Begins to copy what this channel brings before the barrier of `checkpoint`: what stands in the queue now, and
@@ -222,18 +265,37 @@ mod tests {
 
     #[test]
     fn restored_records_are_read_before_those_of_any_channel() {
-        let (inbox, entries) = inbox(3, 8);
+        let (inbox, entries) = inbox(3, (8, 100));
         entries[1].restore(Record::value("a"));
         entries[1].restore(Record::value("b"));
         entries[2].restore(Record::value("c"));
         for entry in &entries {
-            entry.push(Record::value("new"));
+            entry.push([Record::value("new")]);
         }
         let mut read = Vec::new();
-        while let Some((_, element)) = inbox.pop(|_| true) {
-            let Element::Record(record) = element else { panic!("there is no barrier") };
+        while let Some(next) = inbox.next(|_| true) {
+            let Next::Record(_, record) = next else { panic!("there is no barrier") };
             read.push(record.value.unwrap());
         }
         assert_eq!(read, ["a", "b", "c", "new", "new", "new"]);
+    }
+
+    #[test]
+    fn a_queue_is_full_of_records_or_of_their_bytes() {
+        let (inbox, entries) = inbox(1, (3, 4000));
+        let entry = &entries[0];
+        entry.push([Record::value("a"), Record::value("b")]);
+        assert!(entry.has_room());
+        entry.push([Record::value("c")]);
+        assert!(!entry.has_room());
+        inbox.next(|_| true);
+        assert!(entry.has_room());
+        entry.push([Record::value("x".repeat(4000)).with_key("k")]);
+        assert!(!entry.has_room());
+        while inbox.next(|_| true).is_some() {}
+        entry.push([Record::value("x".repeat(4000))]);
+        assert!(!entry.has_room(), "one alone may be larger");
+        inbox.next(|_| true);
+        assert!(entry.has_room());
     }
 }

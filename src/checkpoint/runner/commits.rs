@@ -2,22 +2,29 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use tracing::{Instrument, Span};
 
-use super::error::TaskError;
+use super::{
+    config::OnHanging,
+    counters::Counters,
+    error::TaskError,
+    event::{JobEvent, Observer, TaskName},
+    summary::{LostTransaction, ON_THEIR_WAY, log_hanging},
+};
 use crate::{
     checkpoint::{
         CommitStatus, ListedCommittable,
-        pipeline::{LostTransaction, ON_THEIR_WAY, OnHanging, log_hanging},
         spans::Spans,
+        step::{Note, Part, Steps},
     },
     client::Client,
     ids::{Moment, TransactionalId},
-    net::Background,
+    net::{Background, Clock},
     proto::{
         committable::Committable,
         recovery::{CommitAnswer, OnLost},
@@ -35,41 +42,31 @@ pub(super) enum Done {
     Repaired(Box<CommittedButHanging>, Result<(), String>),
 }
 
-/// What the job is told of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcomes {
-    Committed {
-        checkpoint: u64,
-        id: TransactionalId,
-        took: Duration,
-        outcome: Outcome,
-    },
-    Visible {
-        checkpoint: u64,
-        id: TransactionalId,
-    },
-    /// The job goes on without it: it is not committed.
-    NotCommitted {
-        id: TransactionalId,
-    },
-    /// The job goes on without it: it is committed, and its records are gone.
-    Gone {
-        id: TransactionalId,
-    },
+/// Whom a sink subtask tells what becomes of its transactions.
+pub(super) struct Teller {
+    pub(super) observer: Observer,
+    pub(super) clock: Clock,
+    pub(super) task: TaskName,
+    pub(super) steps: Steps,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// What a subtask commits with, and for whom.
+pub(super) struct Ways {
+    pub(super) spans: Spans,
+    pub(super) client: Client,
+    pub(super) committer: Committer,
+    pub(super) on_hanging: OnHanging,
+    pub(super) on_lost: OnLost,
 }
 
 pub(super) struct Commits {
-    spans: Spans,
-    client: Client,
-    committer: Committer,
-    on_hanging: OnHanging,
+    ways: Ways,
+    teller: Teller,
     listed: Vec<Listed>,
     /// By checkpoint that is not known to be complete: the ids it lists.
     lists: BTreeMap<u64, BTreeSet<TransactionalId>>,
     background: FuturesUnordered<Background<Done>>,
-    hanging: Vec<CommittedButHanging>,
-    on_lost: OnLost,
-    lost: Vec<LostTransaction>,
 }
 
 struct Listed {
@@ -101,23 +98,12 @@ enum Stage {
 impl Commits {
     /// Begins with what recovery has decided, and with what it found hanging.
     pub(super) fn restored(
-        (spans, client, committer): (Spans, Client, Committer),
-        (on_hanging, on_lost): (OnHanging, OnLost),
+        (ways, teller): (Ways, Teller),
         (checkpoint, restored): (u64, Vec<ListedCommittable>),
         hanging: Vec<CommittedButHanging>,
     ) -> Self {
-        let mut commits = Self {
-            spans,
-            client,
-            committer,
-            on_hanging,
-            listed: Vec::new(),
-            lists: BTreeMap::new(),
-            background: FuturesUnordered::new(),
-            hanging: Vec::new(),
-            on_lost,
-            lost: Vec::new(),
-        };
+        let (listed, lists, background) = (Vec::new(), BTreeMap::new(), FuturesUnordered::new());
+        let mut commits = Self { ways, teller, listed, lists, background };
         let hangs: BTreeSet<_> = hanging.iter().map(|h| h.transactional_id.clone()).collect();
         for mut entry in restored {
             entry.status = CommitStatus::Decided(Decision::Commit);
@@ -136,7 +122,7 @@ impl Commits {
     pub(super) fn prepared(&mut self, checkpoint: u64, committable: Committable) {
         let entry = ListedCommittable { committable, status: CommitStatus::Pending };
         let since = Moment::default();
-        let watch = Watch { checkpoint, span: self.spans.of(checkpoint) };
+        let watch = Watch { checkpoint, span: self.ways.spans.of(checkpoint) };
         self.listed.push(Listed { checkpoint, since, stage: Stage::Prepared, entry, watch });
     }
 
@@ -148,7 +134,8 @@ impl Commits {
     }
 
     /// The checkpoint is complete: what it lists is committed.
-    pub(super) fn complete(&mut self, checkpoint: u64, now: Moment, writer: &mut SinkWriter) {
+    pub(super) fn complete(&mut self, checkpoint: u64, writer: &mut SinkWriter) {
+        let now = self.teller.clock.now();
         if let Some(ids) = self.lists.remove(&checkpoint) {
             writer.durable(&ids);
             // A later one that was given up lists more, an earlier one says nothing any more.
@@ -158,8 +145,9 @@ impl Commits {
             if listed.checkpoint <= checkpoint && listed.stage == Stage::Prepared {
                 listed.stage = Stage::Committing;
                 listed.since = now;
-                let (committer, committable) = (self.committer.clone(), listed.entry.committable.clone());
-                let span = self.spans.commit(&listed.watch.span, listed.checkpoint);
+                let (committer, committable) =
+                    (self.ways.committer.clone(), listed.entry.committable.clone());
+                let span = self.ways.spans.commit(&listed.watch.span, listed.checkpoint);
                 let committing =
                     async move { Done::Committed(committer.commit_one(committable, First::EndTxn).await) };
                 self.background.push(Background::start(committing.instrument(span)));
@@ -183,14 +171,13 @@ impl Commits {
         self.listed.iter().map(|l| l.entry.clone()).collect()
     }
 
-    /// Decisions whose markers are missing.
-    pub(super) fn hanging(&self) -> &[CommittedButHanging] {
-        &self.hanging
-    }
-
-    /// What was passed over.
-    pub(super) fn lost(&self) -> &[LostTransaction] {
-        &self.lost
+    /// Sees what becomes of everything that is under way.
+    pub(super) async fn look_after(&mut self, writer: &mut SinkWriter) -> Result<(), TaskError> {
+        while !self.is_quiet() {
+            let done = self.next().await?;
+            self.done(done, writer)?;
+        }
+        Ok(())
     }
 
     /// Waits for the next end of something in the background; for ever if there is nothing. Cancel safe.
@@ -202,15 +189,11 @@ impl Commits {
     }
 
     /// Takes what [`next`](Self::next) brought.
-    pub(super) fn done(
-        &mut self,
-        done: Done,
-        now: Moment,
-        writer: &mut SinkWriter,
-    ) -> Result<Option<Outcomes>, TaskError> {
+    pub(super) fn done(&mut self, done: Done, writer: &mut SinkWriter) -> Result<(), TaskError> {
+        self.teller.counters.changed();
         match done {
-            Done::Committed(committed) => return self.committed(committed, now, writer),
-            Done::Settled(committable, settled) => return self.settled(&committable, settled, writer),
+            Done::Committed(committed) => self.committed(committed, writer)?,
+            Done::Settled(committable, settled) => self.settled(&committable, settled, writer)?,
             // Somebody has repaired it. Its id stays retired; its committable is done.
             Done::Rechecked(hanging, Ok(_)) => self.drop_id(&hanging.transactional_id),
             Done::Rechecked(hanging, Err(_)) => self.hangs(*hanging, writer),
@@ -223,37 +206,32 @@ impl Commits {
                 self.report(*hanging);
             }
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn committed(
-        &mut self,
-        committed: Committed,
-        now: Moment,
-        writer: &mut SinkWriter,
-    ) -> Result<Option<Outcomes>, TaskError> {
-        let resumed = match (committed.answer(self.on_lost), &committed.result) {
+    fn committed(&mut self, committed: Committed, writer: &mut SinkWriter) -> Result<(), TaskError> {
+        let resumed = match (committed.answer(self.ways.on_lost), &committed.result) {
             (CommitAnswer::Committed, Ok(resumed)) => resumed,
             (CommitAnswer::GivenUp, _) => {
                 committed.log_given_up();
+                self.teller.not_committed(&committed.committable.transactional_id);
                 self.give_up(LostTransaction::from(&committed), writer);
-                return Ok(Some(Outcomes::NotCommitted { id: committed.committable.transactional_id }));
+                return Ok(());
             }
             (CommitAnswer::Committed | CommitAnswer::Failed, _) => {
+                self.teller.not_committed(&committed.committable.transactional_id);
                 return Err(TaskError::NotCommitted(Box::new(committed)));
             }
         };
         let committable = &committed.committable;
         writer.decided(committable, resumed);
-        let mut outcome = None;
         for listed in self.listed.iter_mut().filter(|l| l.entry.committable == *committable) {
             listed.entry.status = CommitStatus::Decided(Decision::Commit);
-            let (id, took) = (committable.transactional_id.clone(), now.since(listed.since));
-            let (checkpoint, how) = (listed.checkpoint, resumed.outcome.clone());
-            outcome = Some(Outcomes::Committed { checkpoint, id, took, outcome: how });
+            let since = (listed.checkpoint, listed.since);
+            self.teller.committed(since, &committable.transactional_id, &resumed.outcome);
         }
         self.settle_again(committed.committable);
-        Ok(outcome)
+        Ok(())
     }
 
     fn settled(
@@ -261,26 +239,24 @@ impl Commits {
         committable: &Committable,
         settled: Result<Settled, SettleError>,
         writer: &mut SinkWriter,
-    ) -> Result<Option<Outcomes>, TaskError> {
+    ) -> Result<(), TaskError> {
         let id = &committable.transactional_id;
         match settled {
             // It stays listed, so that the next run says so, too.
             Ok(Settled { gone }) if !gone.is_empty() => {
                 let error = TaskError::Gone { committable: Box::new(committable.clone()), partitions: gone };
-                if self.on_lost == OnLost::Fail {
+                if self.ways.on_lost == OnLost::Fail {
                     return Err(error);
                 }
                 tracing::error!(transactional_id = %id, "{error}");
                 let (committable, story) = (committable.clone(), error.to_string());
                 self.give_up(LostTransaction { committable, story, proven: true }, writer);
-                return Ok(Some(Outcomes::Gone { id: id.clone() }));
             }
             Ok(_) => {
                 writer.settled(id);
                 let listed = self.listed.iter().find(|l| l.entry.committable == *committable);
-                let checkpoint = listed.map_or(0, |l| l.checkpoint);
+                self.teller.visible(listed.map_or(0, |l| l.checkpoint), id);
                 self.listed.retain(|l| l.entry.committable != *committable);
-                return Ok(Some(Outcomes::Visible { checkpoint, id: id.clone() }));
             }
             Err(SettleError::Hanging(hanging)) => self.hangs(*hanging, writer),
             Err(SettleError::Pending { .. }) => {
@@ -293,16 +269,16 @@ impl Commits {
                 self.listed.retain(|l| l.entry.committable != *committable);
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The id is retired whatever is done about it; nothing of ours ends it in another way.
     fn hangs(&mut self, hanging: CommittedButHanging, writer: &mut SinkWriter) {
         writer.retire(hanging.clone());
-        match self.on_hanging {
+        match self.ways.on_hanging {
             OnHanging::Report => self.report(hanging),
             OnHanging::Repair => {
-                let client = self.client.clone();
+                let client = self.ways.client.clone();
                 self.background.push(Background::start(async move {
                     let result = client.repair(&hanging).await.map_err(|e| e.to_string());
                     Done::Repaired(Box::new(hanging), result)
@@ -311,18 +287,18 @@ impl Commits {
         }
     }
 
-    fn report(&mut self, hanging: CommittedButHanging) {
+    fn report(&self, hanging: CommittedButHanging) {
         log_hanging(&hanging);
-        if !self.hanging.contains(&hanging) {
-            self.hanging.push(hanging);
-        }
+        self.teller.counters.hanging(hanging);
     }
 
     /// The job goes on without it, and with other ids.
     fn give_up(&mut self, lost: LostTransaction, writer: &mut SinkWriter) {
-        writer.avoid(&lost.committable.transactional_id);
+        let id = &lost.committable.transactional_id;
+        writer.avoid(id);
+        self.teller.given_up(id);
         self.listed.retain(|l| l.entry.committable != lost.committable);
-        self.lost.push(lost);
+        self.teller.counters.lost(lost);
     }
 
     fn drop_id(&mut self, id: &TransactionalId) {
@@ -336,22 +312,53 @@ impl Commits {
     }
 
     fn settle(&self, committable: Committable, watch: &Watch) {
-        let committer = self.committer.clone();
+        let committer = self.ways.committer.clone();
         let settling = async move {
             let settled = committer.settle(&committable).await;
             Done::Settled(Box::new(committable), settled)
         };
-        let span = self.spans.settle(&watch.span, watch.checkpoint);
+        let span = self.ways.spans.settle(&watch.span, watch.checkpoint);
         self.background.push(Background::start(settling.instrument(span)));
     }
 
     /// Looks once more at what was found hanging: it may have been repaired since.
     fn recheck(&self, hanging: CommittedButHanging) {
-        let client = self.client.clone();
+        let client = self.ways.client.clone();
         self.background.push(Background::start(async move {
             let settled = client.settle(SettleTarget::again(&hanging), RECHECK).await;
             Done::Rechecked(Box::new(hanging), settled)
         }));
+    }
+}
+
+impl Teller {
+    fn committed(
+        &self,
+        (checkpoint, since): (u64, Moment),
+        transactional_id: &TransactionalId,
+        outcome: &Outcome,
+    ) {
+        let (task, took) = (&self.task, self.clock.now().since(since));
+        if *outcome == Outcome::Committed {
+            self.steps.note(Note::Took(Part::Commit, took));
+        }
+        self.tell(JobEvent::Committed { checkpoint, task, transactional_id, took, outcome });
+    }
+
+    fn visible(&self, checkpoint: u64, transactional_id: &TransactionalId) {
+        self.tell(JobEvent::Visible { checkpoint, task: &self.task, transactional_id });
+    }
+
+    fn not_committed(&self, transactional_id: &TransactionalId) {
+        self.tell(JobEvent::NotCommitted { task: &self.task, transactional_id });
+    }
+
+    fn given_up(&self, transactional_id: &TransactionalId) {
+        self.tell(JobEvent::GivenUp { task: &self.task, transactional_id });
+    }
+
+    fn tell(&self, event: JobEvent<'_>) {
+        self.observer.event(self.clock.now(), &event);
     }
 }
 

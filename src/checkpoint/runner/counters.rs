@@ -1,49 +1,56 @@
-//! What a run counts while it goes on.
+//! What the subtasks of a run tell while it goes on, beside their reports.
 
 use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
-use crate::{checkpoint::pipeline::LostTransaction, proto::settle::CommittedButHanging, record::Record};
+use super::summary::LostTransaction;
+use crate::proto::settle::CommittedButHanging;
 
+/// It is told at once: a run that ends early tells it as well.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    records: AtomicU64,
-    bytes: AtomicU64,
     hanging: Mutex<Vec<CommittedButHanging>>,
     lost: Mutex<Vec<LostTransaction>>,
+    changed: AtomicBool,
 }
 
 impl Counters {
-    pub(super) fn written(&self, record: &Record) {
-        let length = |part: &Option<bytes::Bytes>| part.as_ref().map_or(0, bytes::Bytes::len);
-        let bytes = length(&record.key) + length(&record.value);
-        self.records.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(super) fn hanging(&self, found: CommittedButHanging) {
+        let mut hanging = lock(&self.hanging);
+        if !hanging.contains(&found) {
+            hanging.push(found);
+        }
     }
 
-    pub(super) fn records(&self) -> u64 {
-        self.records.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn hanging(&self, found: &[CommittedButHanging]) {
-        self.hanging.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(found);
-    }
-
-    pub(super) fn lost(&self, found: &[LostTransaction]) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(found);
-    }
-
-    pub(super) fn take_lost(&self) -> Vec<LostTransaction> {
-        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn lost(&self, lost: LostTransaction) {
+        lock(&self.lost).push(lost);
     }
 
     pub(super) fn take_hanging(&self) -> Vec<CommittedButHanging> {
-        std::mem::take(&mut *self.hanging.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.hanging))
     }
+
+    pub(super) fn take_lost(&self) -> Vec<LostTransaction> {
+        std::mem::take(&mut *lock(&self.lost))
+    }
+
+    /// The next checkpoint will hold something else than the last one.
+    pub(super) fn changed(&self) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Whether it will; what comes from now on belongs to the one behind.
+    pub(super) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

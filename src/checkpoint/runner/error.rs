@@ -1,11 +1,10 @@
-//! Why a run ends early, and what it did.
+//! Why a run ends early.
 
-use super::{event::TaskName, graph::GraphError, operator::OperatorError};
+use std::ops::Range;
+
+use super::{event::TaskName, graph::GraphError, operator::OperatorError, summary::gone_records};
 use crate::{
-    checkpoint::{
-        StoreError,
-        pipeline::{LostTransaction, gone_records},
-    },
+    checkpoint::StoreError,
     client::{ClientError, ConsumerError, SendError, TopicError},
     ids::TopicPartition,
     proto::{
@@ -17,38 +16,10 @@ use crate::{
         committable::Committable,
         resume::CommitError,
         sealed::StateError,
-        settle::CommittedButHanging,
     },
     sink::{Committed, PrepareCommitError, PrepareFailure, RecoverError, SinkConfigError, WriteError},
     source::SourceError,
 };
-
-/// What a run did.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct RunSummary {
-    /// Records that sinks took, in this run.
-    pub records: u64,
-    /// Bytes of their keys and values.
-    pub bytes: u64,
-    /// Checkpoints that became complete.
-    pub checkpoints: u64,
-    /// Checkpoints that were given up.
-    pub failed_checkpoints: u64,
-    /// Transactions of an earlier run that recovery committed.
-    pub resumed: u64,
-    /// Leftovers that recovery aborted.
-    pub aborted: u64,
-    /// How often the job went back to its last checkpoint by itself.
-    pub restarts: u64,
-    /// Decided transactions whose marker is missing on a partition, now.
-    pub hanging: Vec<CommittedButHanging>,
-    /// Transactions of complete checkpoints that are lost, or undecidable, and were passed over
-    /// ([`OnLost::Skip`](crate::proto::recovery::OnLost::Skip)).
-    pub lost: Vec<LostTransaction>,
-    /// True when all sources came to their end, and everything is committed.
-    pub finished: bool,
-}
 
 /// Why a run ended early. What the last complete checkpoint holds is safe; run it again to go on.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +71,9 @@ pub enum RunError {
         "stopped before the recovery was done: what the last complete checkpoint lists may not be committed; run it again"
     )]
     Stopped,
+    /// Too many checkpoints failed, the last one because its store is full or fails.
+    #[error("a checkpoint failed: not stored: {0}")]
+    NotStored(#[source] StoreError),
     /// Too many checkpoints failed.
     #[error("a checkpoint failed: {0}")]
     Checkpoint(AbortCause),
@@ -109,7 +83,8 @@ pub enum RunError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// A source can't be read.
+    /// A source can't be read. If it stopped before a line that is no record
+    /// ([`SourceError::BadLine`]), everything before that is committed.
     #[error("{task}: {error}")]
     Source {
         /// The subtask.
@@ -130,16 +105,21 @@ pub enum TaskError {
     Write {
         /// The subtask.
         task: TaskName,
+        /// The records of the open transaction, as numbers from 0 of all that the subtask took since the job began or went
+        /// back; the record that it could not take has the next number.
+        transaction: Range<u64>,
         /// Why.
-        error: WriteError,
+        error: Box<WriteError>,
     },
     /// A transaction was not prepared.
     #[error("{task}: {error}")]
     Prepare {
         /// The subtask.
         task: TaskName,
+        /// Its records, as numbers from 0 of all that the subtask took since the job began or went back.
+        transaction: Range<u64>,
         /// Why.
-        error: PrepareCommitError,
+        error: Box<PrepareCommitError>,
     },
     /// A committable of a complete checkpoint is not committed.
     #[error("not committed: {} ({}): {}", .0.committable.transactional_id, .0.committable.identity, .0.story())]
@@ -191,14 +171,17 @@ impl RunError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         let cause = match self {
-            // A checkpoint that comes in time is all that it needs.
-            Self::Task(TaskError::Prepare {
-                error: PrepareCommitError { source: PrepareFailure::TooOld(_), .. },
-                ..
-            }) => return true,
-            // Recovery waits for the commits, as long as they may take.
-            Self::Task(TaskError::Write { error: WriteError::Blocked(_), .. }) => return true,
-            Self::Checkpoint(_) => return true,
+            Self::Task(TaskError::Write { error, .. }) if matches!(**error, WriteError::Blocked(_)) => {
+                // Recovery waits for the commits, as long as they may take.
+                return true;
+            }
+            Self::Task(TaskError::Prepare { error, .. })
+                if matches!(error.source, PrepareFailure::TooOld(_)) =>
+            {
+                // A checkpoint that comes in time is all that it needs.
+                return true;
+            }
+            Self::Checkpoint(_) | Self::NotStored(_) => return true,
             Self::Store(error) => return error.is_transient(),
             Self::Task(TaskError::NotCommitted(one)) => return may_pass(std::slice::from_ref(one)),
             Self::Recover(RecoverError::NotCommitted(all)) => return may_pass(all),
@@ -237,10 +220,14 @@ impl TaskError {
     /// Why the open transaction failed, if it did.
     fn failure(&self) -> Option<&Cause> {
         match self {
-            Self::Write { error: WriteError::Send(SendError::Failed(cause)), .. } => Some(cause),
-            Self::Prepare { error: PrepareCommitError { source: PrepareFailure::Failed(e), .. }, .. } => {
-                Some(&e.cause)
-            }
+            Self::Write { error, .. } => match &**error {
+                WriteError::Send(SendError::Failed(cause)) => Some(cause),
+                _ => None,
+            },
+            Self::Prepare { error, .. } => match &error.source {
+                PrepareFailure::Failed(failed) => Some(&failed.cause),
+                PrepareFailure::TooOld(_) => None,
+            },
             _ => None,
         }
     }

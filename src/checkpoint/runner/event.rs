@@ -42,7 +42,8 @@ pub enum Role {
     Sink,
 }
 
-/// Something that happened. A checkpoint passes these in about this order.
+/// Something that happened. A checkpoint passes these in about this order. The one that a new state begins with has the
+/// number 0, and is only triggered: nothing of the job is in it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum JobEvent<'a> {
@@ -194,7 +195,7 @@ impl fmt::Debug for Observer {
 /// Tells what a sink holds, and logs what comes near to its timeout, for as long as this is kept. It does so beside the sink's own
 /// task, which may wait for a flush, a store or memory at the very moment at which somebody looks.
 #[derive(Debug)]
-pub(in crate::checkpoint) struct UsageTeller {
+pub(super) struct UsageTeller {
     told: Told,
     _ticking: Background<()>,
 }
@@ -204,11 +205,7 @@ const USAGE_EVERY: Duration = Duration::from_secs(1);
 
 impl UsageTeller {
     /// Tells `observer` at once, and then again and again.
-    pub(in crate::checkpoint) fn start(
-        (observer, clock): (Observer, Clock),
-        task: TaskName,
-        meter: SinkMeter,
-    ) -> Self {
+    pub(super) fn start((observer, clock): (Observer, Clock), task: TaskName, meter: SinkMeter) -> Self {
         let told = Told { observer, clock, task, meter, over: Arc::new(Mutex::new(false)) };
         let ticking = told.clone();
         let ticking = Background::start(async move {
@@ -222,7 +219,7 @@ impl UsageTeller {
     }
 
     /// Tells for the last time.
-    pub(in crate::checkpoint) fn end(self) {
+    pub(super) fn end(self) {
         self.told.tell();
     }
 }

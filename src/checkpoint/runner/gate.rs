@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::channel::{Element, Inbox};
+use super::channel::{Inbox, Next};
 use crate::{
     ids::Moment,
     net::Clock,
@@ -58,25 +58,18 @@ impl Gate {
     /// The next record of a channel that may be read; or what a barrier at the head of its queue brings.
     pub(super) fn next(&mut self) -> Result<Option<Arrival>, Misuse> {
         loop {
-            // A barrier that may overtake does not wait for the end of a burst.
-            self.announced()?;
             if let Some(arrival) = self.arrivals.pop_front() {
                 return Ok(Some(arrival));
             }
             let blocked = &self.blocked;
-            let (channel, barrier) = match self.inbox.pop(|channel| !blocked[channel]) {
+            let input = match self.inbox.next(|channel| !blocked[channel]) {
                 None => return Ok(None),
-                Some((channel, Element::Record(record))) => {
-                    return Ok(Some(Arrival::Record { channel, record }));
-                }
-                Some((channel, Element::Barrier(barrier))) => (channel, barrier),
+                Some(Next::Record(channel, record)) => return Ok(Some(Arrival::Record { channel, record })),
+                // A barrier that may overtake does not wait for the end of a burst.
+                Some(Next::Announced(channel, barrier)) => AlignmentInput::Announced { channel, barrier },
+                Some(Next::Barrier(channel, barrier)) => AlignmentInput::Reached { channel, barrier },
             };
-            // It was announced before it could be taken.
-            self.announced()?;
-            self.handle(self.clock.now(), AlignmentInput::Reached { channel, barrier })?;
-            if let Some(arrival) = self.arrivals.pop_front() {
-                return Ok(Some(arrival));
-            }
+            self.handle(self.clock.now(), input)?;
         }
     }
 

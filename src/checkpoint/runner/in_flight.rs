@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::{
     proto::sealed::{Fields, Seal, StateError},
     record::Record,
-    source::SplitState,
+    source::{InputPosition, SplitState},
 };
 
 const SPLITS: Seal = Seal { what: "source state", magic: *b"K2PO", newest: 1 };
@@ -16,7 +16,13 @@ pub(super) fn splits_to_bytes(splits: &[SplitState]) -> Vec<u8> {
     SPLITS.seal(Fields::default().list(splits, split))
 }
 
+/// The splits of kept bytes. A job that pipes lines kept a position alone in earlier releases.
 pub(super) fn splits_from_bytes(bytes: &[u8]) -> Result<Vec<SplitState>, StateError> {
+    match InputPosition::from_bytes(bytes) {
+        Ok(position) => return Ok(vec![position.to_split()]),
+        Err(StateError::Foreign { .. }) => {}
+        Err(error) => return Err(error),
+    }
     let mut fields = SPLITS.open(bytes)?;
     let splits = fields.list(|fields| {
         let split = fields.text()?;

@@ -36,11 +36,13 @@ mod restore;
 mod run;
 mod sink_task;
 mod source_task;
+mod summary;
 
-pub use config::{RunConfig, Snapshots};
-pub use error::{RunError, RunSummary, TaskError};
-pub(in crate::checkpoint) use event::UsageTeller;
+pub use config::{IdleCheckpoints, OnHanging, RunConfig, Snapshots, StopAfter};
+pub use error::{RunError, TaskError};
 pub use event::{JobEvent, Observer, Role, TaskName};
 pub use graph::{GraphError, Pipeline, SinkSpec, Stream};
 pub use keyed::KEY_GROUPS;
 pub use operator::{Context, Operator, OperatorError};
+pub(in crate::checkpoint) use summary::gone_records;
+pub use summary::{HangingTransaction, LostTransaction, OpenCommittable, RunSummary};

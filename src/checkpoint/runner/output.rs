@@ -77,12 +77,10 @@ impl Output {
             records.clear();
             return;
         };
-        for record in records.drain(..) {
-            for edge in others.iter_mut() {
-                edge.emit(record.clone(), self.from);
-            }
-            last.emit(record, self.from);
+        for edge in others.iter_mut() {
+            edge.emit(records.iter().cloned(), self.from);
         }
+        last.emit(records.drain(..), self.from);
     }
 
     pub(super) fn barrier(&self, barrier: Barrier) {
@@ -104,11 +102,30 @@ impl Output {
 }
 
 impl Edge {
-    fn emit(&mut self, record: Record, from: usize) {
-        for record in transformed(&self.transforms, record) {
+    fn emit(&mut self, records: impl Iterator<Item = Record>, from: usize) {
+        if self.transforms.is_empty() {
+            self.route(records, from);
+        } else {
+            // Not in a queue's lock: it is the user's code.
+            let made: Vec<Record> =
+                records.flat_map(|record| transformed(&self.transforms, record)).collect();
+            self.route(made.into_iter(), from);
+        }
+    }
+
+    /// Each queue is filled at once.
+    fn route(&mut self, records: impl Iterator<Item = Record>, from: usize) {
+        if let [entry] = &self.entries[..] {
+            return entry.push(records);
+        }
+        let mut dealt: Vec<Vec<Record>> = vec![Vec::new(); self.entries.len()];
+        for record in records {
             let target = self.route.target(&record, from, self.turn, self.entries.len());
             self.turn = self.turn.wrapping_add(1);
-            self.entries[target].push(record);
+            dealt[target].push(record);
+        }
+        for (entry, records) in self.entries.iter().zip(dealt).filter(|(_, records)| !records.is_empty()) {
+            entry.push(records);
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::{
     checkpoint::{ListedCommittable, StateHandle, StateStore, StoreError},
     net::{Background, Clock},
     proto::{checkpoint::alignment::Barrier, pool::WriterState},
+    sink::Taken,
+    source::SourceError,
 };
 
 /// A command of the job.
@@ -47,10 +49,12 @@ pub(super) enum News {
     },
     /// State was put for a checkpoint that was given up in the meantime.
     Unneeded(StateHandle),
-    /// A source came to its end, after so many records of this run.
+    /// A source came to its end, and stands elsewhere than where this run began or not.
     Ended {
-        records: u64,
+        moved: bool,
     },
+    /// A source stops before something that is no record. What came before it is to be committed.
+    Stopped(SourceError),
     /// Answer to [`Command::Close`].
     Closed(SinkPart),
 }
@@ -69,6 +73,8 @@ pub(super) struct TaskState {
 pub(super) struct SinkPart {
     pub(super) listed: Vec<ListedCommittable>,
     pub(super) writer: WriterState,
+    /// What was written up to here, since the job began or went back.
+    pub(super) taken: Taken,
 }
 
 /// One subtask's side.

@@ -5,24 +5,28 @@ use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 use futures::{FutureExt, future::FusedFuture};
 
 use super::{
-    attempt::{Attempt, Start},
+    attempt::{Attempt, End, Start},
     build::{Built, Surroundings, build},
-    commits::Commits,
+    commits::{Commits, Teller, Ways},
     config::RunConfig,
     counters::Counters,
-    error::{RunError, RunSummary, TaskError},
-    event::JobEvent,
+    error::RunError,
+    event::{JobEvent, TaskName},
     graph::{Kind, Node, Pipeline, SinkSpec},
-    restore::Restored,
+    in_flight,
+    restore::{IN_FLIGHT, Restored},
+    summary::{HangingTransaction, LostTransaction, OpenCommittable, RunSummary},
 };
 use crate::{
     checkpoint::{
-        Binding, Checkpoint, CheckpointStore, ListedCommittable, StoreError, pipeline::LostTransaction,
+        Binding, Checkpoint, CheckpointStore, ListedCommittable, OperatorState, StateHandle, StoreError,
         spans::Spans, step::Note,
     },
     client::{Client, Topic},
-    proto::{checkpoint::CheckpointKind, pool::WriterState, recovery::OnLost, settle::Settled},
-    sink::{Committer, RecoveryReport, Sink, SinkState, SinkWriter},
+    proto::{
+        checkpoint::CheckpointKind, committable::Committable, pool::WriterState, settle::CommittedButHanging,
+    },
+    sink::{RecoveryReport, Sink, SinkConfig, SinkState, SinkWriter},
 };
 
 impl Pipeline {
@@ -80,26 +84,42 @@ impl Pipeline {
     ) -> Result<(), RunError> {
         let Life { client, store, config, summary, newest_id } = life;
         let nodes = self.nodes()?;
-        let beginning = self.begin((client, &nodes), &mut *store, config, &mut *summary);
+        summary.finished = false;
+        let counters = Arc::new(Counters::default());
+        let around = (config, Arc::clone(&counters));
+        let beginning = self.begin((client, &nodes), &mut *store, around, &mut *summary);
         let begun = tokio::select! {
             biased;
-            () = &mut *stop, if !stop.is_terminated() => return Err(RunError::Stopped),
-            begun = beginning => begun?,
+            () = &mut *stop, if !stop.is_terminated() => Err(RunError::Stopped),
+            begun = beginning => begun,
         };
-        let Begun { built, counters, checkpoint, was_finished, spans } = begun;
-        let start = Start { checkpoint, newest_id: *newest_id, was_finished, spans };
-        let mut attempt = Attempt::new(&nodes, (config, client.clock()), (built, store), start)?;
-        let result = attempt.play(stop).await;
-        attempt.end().await;
-        *newest_id = attempt.newest_id();
-        summary.checkpoints += attempt.completed;
-        summary.failed_checkpoints += attempt.failed;
-        summary.records += counters.records();
-        summary.bytes += counters.bytes();
-        summary.hanging = counters.take_hanging();
+        let played = match begun {
+            Ok(begun) => {
+                let Begun { built, checkpoint, was_finished, spans } = begun;
+                let start = Start { checkpoint, newest_id: *newest_id, was_finished, spans };
+                let start = (start, Arc::clone(&counters));
+                let mut attempt =
+                    Attempt::new(&nodes, (config, client.clock()), (built, &mut *store), start)?;
+                let played = attempt.play(stop).await;
+                attempt.end().await;
+                *newest_id = attempt.newest_id();
+                summary.add(&attempt.done);
+                played
+            }
+            Err(error) => Err(error),
+        };
         summary.lost.extend(counters.take_lost());
-        summary.finished = matches!(result, Ok(CheckpointKind::Final));
-        result.map(|_| ())
+        summary.hanging = named(store, counters.take_hanging()).await;
+        match played? {
+            End::Over => {}
+            End::Left(committables) => {
+                for committable in committables {
+                    let path = store.keep(&committable).await?;
+                    summary.open.push(OpenCommittable { path, committable });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// From the newest checkpoint to running subtasks.
@@ -107,17 +127,17 @@ impl Pipeline {
         &self,
         (client, nodes): (&Client, &[Node]),
         store: &mut dyn CheckpointStore,
-        config: &RunConfig,
+        (config, counters): (&RunConfig, Arc<Counters>),
         summary: &mut RunSummary,
     ) -> Result<Begun, RunError> {
-        let (spec, parallelism) = sink_of(nodes);
+        let (spec, uid, parallelism) = sink_of(nodes);
         let mut sink = spec.config.clone();
         if config.checkpoints.interval < Duration::MAX {
             sink.checkpoint_interval = sink.checkpoint_interval.max(config.checkpoints.interval);
         }
         sink.validate()?;
         let topic = client.topic(&spec.topic).await?;
-        let (checkpoint, refused) = self.restored(client, store, &topic).await?;
+        let (checkpoint, refused) = self.restored((client, config), store, (&topic, nodes)).await?;
         let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
         let (writers, report) = recover(&sink, parallelism, &checkpoint, config).await?;
@@ -126,12 +146,27 @@ impl Pipeline {
         summary.aborted += report.aborted.len() as u64;
         summary.lost.extend(report.lost.iter().map(LostTransaction::from));
         config.observer.event(client.clock().now(), &JobEvent::Recovered { report: &report });
+        if is_ahead(&checkpoint, &writers) {
+            counters.changed();
+        }
+        let spans = Spans::new(Arc::clone(&self.job_id));
+        let commits = Commitments {
+            client,
+            sink: &sink,
+            spec: &spec.config,
+            uid,
+            config,
+            counters: &counters,
+            spans: &spans,
+        };
+        let mut writers = commits.deal(writers, &checkpoint, report);
         if let Some(error) = refused {
-            look_after(&sink.committer(), &checkpoint).await?;
+            // A transaction that was on its way is a loss, which is the worse news.
+            for (writer, commits) in &mut writers {
+                commits.look_after(writer).await?;
+            }
             return Err(error.into());
         }
-        let counters = Arc::new(Counters::default());
-        let spans = Spans::new(Arc::clone(&self.job_id));
         let around = Surroundings {
             config,
             clock: client.clock(),
@@ -140,28 +175,23 @@ impl Pipeline {
             topic,
             spans: spans.clone(),
             group: spec.config.offsets_group.clone(),
-            writers: with_commits(
-                (client, &sink, &spans),
-                config,
-                (writers, spec.config.on_lost),
-                (&checkpoint, report),
-            ),
+            writers,
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
-        Ok(Begun { built, counters, checkpoint, was_finished: restored.is_finished(), spans })
+        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), spans })
     }
 
     /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
     /// must outlive a crash before the first real one.
     async fn restored(
         &self,
-        client: &Client,
+        (client, config): (&Client, &RunConfig),
         store: &mut dyn CheckpointStore,
-        topic: &Topic,
+        (topic, nodes): (&Topic, &[Node]),
     ) -> Result<(Checkpoint, Option<StoreError>), RunError> {
         let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
-        if let Some(found) = store.load().await? {
+        if let Some(mut found) = store.load().await? {
             let binding = Binding {
                 job_id: Some(Arc::clone(&self.job_id)),
                 cluster_id: Some(cluster_id),
@@ -169,7 +199,12 @@ impl Pipeline {
                 topic_id: Some(topic.id()),
                 ..Binding::default()
             };
-            return match binding.check(&found) {
+            let checked = binding.check(&found);
+            if !found.topic_id.is_known() {
+                // An older release did not keep it, or the brokers did not tell.
+                found.topic_id = topic.id();
+            }
+            return match checked {
                 // What it lists is looked after first: its loss must be told.
                 Err(error @ StoreError::TopicRecreated { .. }) => Ok((found, Some(error))),
                 checked => Ok(checked.map(|()| (found, None))?),
@@ -182,10 +217,12 @@ impl Pipeline {
             cluster_id,
             topic: Arc::clone(topic.name()),
             topic_id: topic.id(),
-            operators: Vec::new(),
+            operators: beginning(nodes),
             committables: Vec::new(),
             writers: Vec::new(),
         };
+        let begins = JobEvent::Triggered { checkpoint: first.id, kind: CheckpointKind::Periodic };
+        config.observer.event(client.clock().now(), &begins);
         store.write(&first, &mut |_| {}).await?;
         Ok((first, None))
     }
@@ -194,7 +231,6 @@ impl Pipeline {
 /// A life that can be lived.
 struct Begun {
     built: Built,
-    counters: Arc<Counters>,
     checkpoint: Checkpoint,
     was_finished: bool,
     spans: Spans,
@@ -210,12 +246,11 @@ struct Life<'a> {
     newest_id: &'a mut u64,
 }
 
-fn sink_of(nodes: &[Node]) -> (&SinkSpec, u32) {
-    let sinks = nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Sink(spec) => Some((&**spec, node.parallelism)),
+fn sink_of(nodes: &[Node]) -> (&SinkSpec, &Arc<str>, u32) {
+    let mut sinks = nodes.iter().filter_map(|node| match &node.kind {
+        Kind::Sink(spec) => Some((&**spec, &node.uid, node.parallelism)),
         Kind::Source(_) | Kind::Operator(_) => None,
     });
-    let mut sinks = sinks;
     // `nodes` has made sure that there is one.
     sinks.next().unwrap_or_else(|| unreachable!("a checked graph has a sink"))
 }
@@ -243,38 +278,93 @@ async fn recover(
     Ok((writers, report))
 }
 
-/// Sees whether what was committed is still there.
-async fn look_after(committer: &Committer, checkpoint: &Checkpoint) -> Result<(), TaskError> {
-    for ListedCommittable { committable, .. } in &checkpoint.committables {
-        match committer.settle(committable).await {
-            Ok(Settled { gone }) if !gone.is_empty() => {
-                let committable = Box::new(committable.clone());
-                return Err(TaskError::Gone { committable, partitions: gone });
-            }
-            Ok(_) | Err(_) => {}
+/// What the sources tell of where they begin.
+fn beginning(nodes: &[Node]) -> Vec<OperatorState> {
+    let state = |node: &Node| match &node.kind {
+        Kind::Source(source) => {
+            let splits = source.beginning();
+            let state = StateHandle::Inline(in_flight::splits_to_bytes(&splits).into());
+            (!splits.is_empty()).then(|| OperatorState { uid: Arc::clone(&node.uid), subtasks: vec![state] })
         }
-    }
-    Ok(())
+        Kind::Operator(_) | Kind::Sink(_) => None,
+    };
+    nodes.iter().filter_map(state).collect()
 }
 
-/// Gives each writer the committables and the hanging transactions of the ids that it answers for.
-fn with_commits(
-    (client, sink, spans): (&Client, &Sink, &Spans),
-    config: &RunConfig,
-    (writers, on_lost): (Vec<SinkWriter>, OnLost),
-    (checkpoint, report): (&Checkpoint, RecoveryReport),
-) -> Vec<(SinkWriter, Commits)> {
+/// Whether the next checkpoint will hold something else than this one, even if no source brings anything.
+fn is_ahead(checkpoint: &Checkpoint, writers: &[SinkWriter]) -> bool {
     let states: Vec<WriterState> = writers.iter().map(SinkWriter::snapshot).collect();
-    let owned = |index: usize, id| WriterState::owner(&states, id) == index;
-    let one = |(index, writer): (usize, SinkWriter)| {
-        let listed = checkpoint.committables.iter();
-        // What recovery has passed over is told, and then forgotten.
-        let kept = listed.filter(|l| report.lost.iter().all(|lost| lost.committable != l.committable));
-        let listed: Vec<ListedCommittable> =
-            kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
-        let hanging = report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
-        let ways = (spans.clone(), client.clone(), sink.committer());
-        (writer, Commits::restored(ways, (config.on_hanging, on_lost), (checkpoint.id, listed), hanging))
+    let in_flight = checkpoint.operators.iter().any(|operator| operator.uid.ends_with(IN_FLIGHT));
+    in_flight || !checkpoint.committables.is_empty() || states != checkpoint.writers
+}
+
+/// What the commits of all subtasks are made with.
+struct Commitments<'a> {
+    client: &'a Client,
+    sink: &'a Sink,
+    spec: &'a SinkConfig,
+    uid: &'a Arc<str>,
+    config: &'a RunConfig,
+    counters: &'a Arc<Counters>,
+    spans: &'a Spans,
+}
+
+impl Commitments<'_> {
+    /// Gives each writer the committables and the hanging transactions of the ids that it answers for.
+    fn deal(
+        &self,
+        writers: Vec<SinkWriter>,
+        checkpoint: &Checkpoint,
+        report: RecoveryReport,
+    ) -> Vec<(SinkWriter, Commits)> {
+        let states: Vec<WriterState> = writers.iter().map(SinkWriter::snapshot).collect();
+        let owned = |index: usize, id| WriterState::owner(&states, id) == index;
+        let one = |(number, writer): (u32, SinkWriter)| {
+            let index = number as usize;
+            let listed = checkpoint.committables.iter();
+            // What recovery has passed over is told, and then forgotten.
+            let kept = listed.filter(|l| report.lost.iter().all(|lost| lost.committable != l.committable));
+            let listed: Vec<ListedCommittable> =
+                kept.filter(|l| owned(index, &l.committable.transactional_id)).cloned().collect();
+            let hanging =
+                report.hanging.iter().filter(|h| owned(index, &h.transactional_id)).cloned().collect();
+            (writer, Commits::restored(self.one(number), (checkpoint.id, listed), hanging))
+        };
+        (0..).zip(writers).map(one).collect()
+    }
+
+    fn one(&self, index: u32) -> (Ways, Teller) {
+        let ways = Ways {
+            spans: self.spans.clone(),
+            client: self.client.clone(),
+            committer: self.sink.committer(),
+            on_hanging: self.config.on_hanging,
+            on_lost: self.spec.on_lost,
+        };
+        let teller = Teller {
+            observer: self.config.observer.clone(),
+            clock: self.client.clock(),
+            task: TaskName { uid: Arc::clone(self.uid), index },
+            steps: self.config.steps.clone(),
+            counters: Arc::clone(self.counters),
+        };
+        (ways, teller)
+    }
+}
+
+/// The same with the places of their committables, which were kept when their checkpoints were written.
+async fn named(store: &mut dyn CheckpointStore, found: Vec<CommittedButHanging>) -> Vec<HangingTransaction> {
+    let listed = match found.is_empty() {
+        true => None,
+        false => store.load().await.ok().flatten(),
     };
-    writers.into_iter().enumerate().map(one).collect()
+    let mut all = Vec::new();
+    for transaction in found {
+        let listed = listed.iter().flat_map(|checkpoint| &checkpoint.committables);
+        let own: Option<&Committable> =
+            listed.map(|l| &l.committable).find(|c| c.identity == transaction.identity);
+        let file = own.and_then(|committable| store.place(committable));
+        all.push(HangingTransaction { transaction, file });
+    }
+    all
 }

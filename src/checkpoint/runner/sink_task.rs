@@ -2,8 +2,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Range,
     pin::pin,
-    sync::Arc,
     time::Duration,
 };
 
@@ -11,8 +11,8 @@ use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tracing::Instrument;
 
 use super::{
-    commits::{Commits, Done, Outcomes},
-    counters::Counters,
+    commits::{Commits, Done},
+    config::StopAfter,
     error::TaskError,
     event::{JobEvent, UsageTeller},
     gate::{Arrival, Gate},
@@ -31,7 +31,7 @@ use crate::{
     net::Background,
     proto::{checkpoint::alignment::Barrier, committable::Committable},
     record::Record,
-    sink::{SinkWriter, WriteError},
+    sink::{PrepareCommitError, SinkWriter, WriteError},
 };
 
 /// Records that are written before commands and barriers are looked at again.
@@ -46,7 +46,8 @@ pub(super) struct SinkTask {
     pub(super) writer: SinkWriter,
     pub(super) commits: Commits,
     pub(super) steps: Steps,
-    pub(super) counters: Arc<Counters>,
+    /// The job stops with its first transaction.
+    pub(super) stop_after: Option<StopAfter>,
     pub(super) spans: Spans,
     /// How long it waits at the end for commits to be settled.
     pub(super) settle_timeout: Duration,
@@ -67,6 +68,10 @@ pub(super) struct Progress {
     /// Complete, but not everything up to it is decided.
     unconfirmed: Option<u64>,
     closing: Option<Moment>,
+    /// Records of transactions before the open one.
+    earlier: u64,
+    /// The job stops on purpose: nothing more is written.
+    held: bool,
     /// Commands that came while it waited for something else.
     later: VecDeque<Command>,
 }
@@ -77,15 +82,12 @@ impl SinkTask {
         let watcher = (self.port.observer.clone(), self.port.clock);
         let usage = UsageTeller::start(watcher, self.port.name.clone(), self.writer.meter());
         let result = self.work().await;
-        if let Err(TaskError::NotCommitted(committed)) = &result {
-            let transactional_id = &committed.committable.transactional_id;
-            let task = &self.port.name;
-            self.port.observe(JobEvent::NotCommitted { task, transactional_id });
-        }
         if result.as_ref().is_err_and(TaskError::is_taken) {
             self.port.observe(JobEvent::Fenced { task: &self.port.name });
         }
         usage.end();
+        // What is being kept holds the store, which somebody may open again when the job is over.
+        while self.progress.uploads.next().await.is_some() {}
         if let Err(cause) = self.writer.abort().await {
             tracing::warn!(task = %self.port.name, %cause, "{LEFT_OPEN}");
         }
@@ -130,6 +132,9 @@ impl SinkTask {
 
     /// Whether a record can be written; an error when there was no free id for too long.
     fn is_free(&mut self) -> Result<bool, TaskError> {
+        if self.progress.held {
+            return Ok(false);
+        }
         match self.writer.ready() {
             Ok(()) => Ok(true),
             Err(e) if e.is_exhausted() => Ok(false),
@@ -170,7 +175,6 @@ impl SinkTask {
                 Err(error) => return Err(self.failed(error)),
             }
         }
-        self.counters.written(record);
         self.steps.step(Step::Write);
         Ok(())
     }
@@ -201,13 +205,22 @@ impl SinkTask {
     }
 
     fn done(&mut self, done: Result<Done, TaskError>) -> Result<(), TaskError> {
-        let outcome = self.commits.done(done?, self.port.clock.now(), &mut self.writer)?;
-        self.told(outcome);
+        self.commits.done(done?, &mut self.writer)?;
+        self.confirm();
         Ok(())
     }
 
     fn failed(&self, error: WriteError) -> TaskError {
-        TaskError::Write { task: self.port.name.clone(), error }
+        TaskError::Write {
+            task: self.port.name.clone(),
+            transaction: self.transaction(),
+            error: error.into(),
+        }
+    }
+
+    /// The numbers of the records in the open transaction.
+    fn transaction(&self) -> Range<u64> {
+        self.progress.earlier..self.writer.usage().taken.records
     }
 
     async fn arrival(&mut self, arrival: Arrival) -> Result<(), TaskError> {
@@ -247,15 +260,22 @@ impl SinkTask {
             self.steps.note(Note::Took(Part::Prepare, clock.now().since(began)));
             self.steps.step(Step::Prepared);
             self.commits.prepared(checkpoint, committable);
+            self.progress.held = self.stop_after.is_some();
         }
-        let part = SinkPart { listed: self.commits.list(checkpoint), writer: self.writer.snapshot() };
+        let listed = self.commits.list(checkpoint);
+        let part = SinkPart { listed, writer: self.writer.snapshot(), taken: self.writer.usage().taken };
         self.progress.parts.insert(checkpoint, part);
         Ok(())
     }
 
     async fn flush(&mut self, checkpoint: u64) -> Result<Option<Committable>, TaskError> {
-        let task = self.port.name.clone();
-        let failed = |error| TaskError::Prepare { task: task.clone(), error };
+        let (task, transaction) = (self.port.name.clone(), self.transaction());
+        self.progress.earlier = transaction.end;
+        let failed = |error: PrepareCommitError| TaskError::Prepare {
+            task: task.clone(),
+            transaction: transaction.clone(),
+            error: error.into(),
+        };
         let Some(preparing) = self.writer.begin_prepare(checkpoint).map_err(failed)? else { return Ok(None) };
         let span = self.spans.prepare(checkpoint, &self.port.name);
         let flushed = self.beside(preparing.flushed().instrument(span)).await?;
@@ -279,7 +299,7 @@ impl SinkTask {
         match command {
             Command::Trigger(_) => {}
             Command::Notify(checkpoint) => {
-                self.commits.complete(checkpoint, self.port.clock.now(), &mut self.writer);
+                self.commits.complete(checkpoint, &mut self.writer);
                 self.progress.unconfirmed = self.progress.unconfirmed.max(Some(checkpoint));
                 self.confirm();
             }
@@ -290,31 +310,6 @@ impl SinkTask {
             Command::Close => self.progress.closing = Some(self.port.clock.now()),
         }
         Ok(())
-    }
-
-    fn told(&mut self, outcome: Option<Outcomes>) {
-        let task = &self.port.name;
-        match &outcome {
-            Some(Outcomes::Committed { checkpoint, id, took, outcome }) => {
-                self.steps.note(Note::Took(Part::Commit, *took));
-                let (checkpoint, took) = (*checkpoint, *took);
-                let transactional_id = id;
-                self.port.observe(JobEvent::Committed { checkpoint, task, transactional_id, took, outcome });
-            }
-            Some(Outcomes::Visible { checkpoint, id }) => {
-                let checkpoint = *checkpoint;
-                self.port.observe(JobEvent::Visible { checkpoint, task, transactional_id: id });
-            }
-            Some(Outcomes::NotCommitted { id: transactional_id }) => {
-                self.port.observe(JobEvent::NotCommitted { task, transactional_id });
-                self.port.observe(JobEvent::GivenUp { task, transactional_id });
-            }
-            Some(Outcomes::Gone { id: transactional_id }) => {
-                self.port.observe(JobEvent::GivenUp { task, transactional_id });
-            }
-            None => {}
-        }
-        self.confirm();
     }
 
     fn confirm(&mut self) {
@@ -332,9 +327,8 @@ impl SinkTask {
         if !self.commits.is_quiet() && now.since(since) < self.settle_timeout {
             return false;
         }
-        self.counters.hanging(self.commits.hanging());
-        self.counters.lost(self.commits.lost());
-        let part = SinkPart { listed: self.commits.unsettled(), writer: self.writer.snapshot() };
+        let listed = self.commits.unsettled();
+        let part = SinkPart { listed, writer: self.writer.snapshot(), taken: self.writer.usage().taken };
         self.port.tell(News::Closed(part));
         true
     }

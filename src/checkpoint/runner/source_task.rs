@@ -1,6 +1,9 @@
 //! A subtask of a source: reads, sends on, and puts barriers among the records.
 
+use std::sync::Arc;
+
 use super::{
+    counters::Counters,
     error::TaskError,
     event::JobEvent,
     in_flight,
@@ -18,6 +21,7 @@ pub(super) struct SourceTask {
     pub(super) port: Port,
     pub(super) reader: Box<dyn SourceReader>,
     pub(super) output: Output,
+    pub(super) counters: Arc<Counters>,
     /// Where offsets are told that the sink commits to a consumer group.
     pub(super) teller: Option<Teller>,
 }
@@ -34,7 +38,7 @@ impl SourceTask {
     /// Runs until the job lets go of it.
     pub(super) async fn run(mut self) -> Result<(), TaskError> {
         let mut reading = Reading::On;
-        let mut records = 0;
+        let began = self.reader.snapshot();
         loop {
             let room = self.output.has_room();
             tokio::select! {
@@ -56,12 +60,16 @@ impl SourceTask {
                 () = self.output.room(), if !room => {}
                 read = self.reader.next(), if room && reading == Reading::On => match read {
                     Ok(Some(mut batch)) => {
-                        records += batch.len() as u64;
+                        self.counters.changed();
                         self.output.emit(&mut batch);
                     }
                     Ok(None) => {
                         reading = Reading::Over;
-                        self.port.tell(News::Ended { records });
+                        self.port.tell(News::Ended { moved: self.reader.snapshot() != began });
+                    }
+                    Err(error) if error.is_stop() => {
+                        reading = Reading::Over;
+                        self.port.tell(News::Stopped(error));
                     }
                     Err(error) => return Err(TaskError::Source { task: self.port.name.clone(), error }),
                 },

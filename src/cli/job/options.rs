@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::{
-    checkpoint::{Binding, pipeline::OnHanging},
+    checkpoint::{Binding, runner::OnHanging},
     cli::{
         Usage,
         context::Context,

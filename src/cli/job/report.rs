@@ -1,14 +1,11 @@
 //! How a job ended, for people and scripts.
 
-use std::path::Path;
-
 use crate::{
     checkpoint::{
-        pipeline::{LostTransaction, PipelineError},
-        runner::RunError,
+        pipeline::PipelineError,
+        runner::{HangingTransaction, LostTransaction, RunError},
     },
     cli::{context::tell, exit::Exit, state::shown},
-    ids::TransactionalId,
 };
 
 /// Why a job ended early.
@@ -61,8 +58,9 @@ pub(in crate::cli) fn tell_cure(error: &dyn Ending) {
 }
 
 /// Tells of a decision whose marker is missing.
-pub(in crate::cli) fn tell_hanging(id: &TransactionalId, file: Option<&Path>) -> std::io::Result<()> {
-    let file = file.map(shown).transpose()?;
+pub(in crate::cli) fn tell_hanging(hanging: &HangingTransaction) -> std::io::Result<()> {
+    let id = &hanging.transaction.transactional_id;
+    let file = hanging.file.as_deref().map(shown).transpose()?;
     let file = file.map(|file| format!(" ({file})")).unwrap_or_default();
     tell(format!(
         "kafka-2pc: {id}{file} is decided, but hangs: readers stall in front of it. `kafka-2pc txn repair --state DIR|URL` \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Options;
 use crate::{
-    checkpoint::{Binding, CheckpointStore, JobStore, MemoryStore, StoreError},
+    checkpoint::{Binding, CheckpointStore, MemoryStore, StoreError},
     cli::{Usage, context::Context, settings::JobConfig},
     client::{Client, TopicError},
     net::Clock,
@@ -47,7 +47,7 @@ pub(in crate::cli) async fn store(
     client: &Client,
     (options, config): (&Options, &JobConfig),
     topic: &str,
-) -> anyhow::Result<Box<dyn JobStore>> {
+) -> anyhow::Result<Box<dyn CheckpointStore>> {
     let Some(place) = &options.state else {
         context.warn("without --state nothing survives a crash: what is not yet committed then is aborted");
         return Ok(Box::new(MemoryStore::default()));
@@ -57,11 +57,11 @@ pub(in crate::cli) async fn store(
         topic: Some(Arc::from(topic)),
         ..Binding::default()
     };
-    place.own(context, options.opening(binding, config)).await
+    Ok(place.own(context, options.opening(binding, config)).await?.for_a_job())
 }
 
 /// The job is over: the next owner of its state need not wait.
-pub(in crate::cli) async fn close(context: &Context, store: &mut dyn JobStore) {
+pub(in crate::cli) async fn close(context: &Context, store: &mut dyn CheckpointStore) {
     match store.close().await {
         // Who took it over does not wait for this.
         Ok(()) | Err(StoreError::Fenced { .. }) => {}

@@ -27,13 +27,11 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        JobStore,
-        pipeline::LostTransaction,
-        runner::{Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
+        CheckpointStore,
+        runner::{HangingTransaction, LostTransaction, Pipeline, RunConfig, RunError, RunSummary, SinkSpec},
     },
     client::{Client, ClientConfig},
     ids::GroupId,
-    proto::settle::CommittedButHanging,
     sink::SinkConfig,
     source::KafkaSource,
 };
@@ -84,7 +82,7 @@ struct Total {
     checkpoints: u64,
     resumed: u64,
     aborted: u64,
-    hanging: Vec<CommittedButHanging>,
+    hanging: Vec<HangingTransaction>,
     lost: Vec<LostTransaction>,
     finished: bool,
 }
@@ -140,7 +138,7 @@ impl Mirror {
     async fn attempts(
         &self,
         context: &Context,
-        store: &mut dyn JobStore,
+        store: &mut dyn CheckpointStore,
     ) -> anyhow::Result<(Total, Option<RunError>)> {
         let job_id = job::job_id(store).await?;
         let prefix = job::prefix(&self.config, &self.args.to, &job_id)?;
@@ -219,7 +217,7 @@ impl Total {
 
 fn report(context: &Context, total: &Total, error: Option<RunError>, to: &str) -> anyhow::Result<Exit> {
     for hanging in &total.hanging {
-        tell_hanging(&hanging.transactional_id, None)?;
+        tell_hanging(hanging)?;
     }
     tell_lost(&total.lost);
     let object = json!({

@@ -22,8 +22,8 @@ use clap::{Arg, builder::TypedValueParser, error::ErrorKind};
 
 use super::{Context, Usage};
 use crate::checkpoint::{
-    Binding, DirectoryStore, JobStore, MemoryStore, ObjectCheckpointStore, ObjectLocation, ObjectState,
-    ObjectStoreConfig, StoreError,
+    Binding, CheckpointStore, DirectoryStore, JobStore, MemoryStore, ObjectCheckpointStore, ObjectLocation,
+    ObjectState, ObjectStoreConfig, StoreError,
 };
 pub(super) use committable::CommittablePlace;
 pub(super) use look::Look;
@@ -43,6 +43,34 @@ pub(super) struct Opening {
     pub(super) num_retained: Option<NonZeroUsize>,
     /// How long it may be silent, in an object store.
     pub(super) lease: Option<Duration>,
+}
+
+/// A state that is owned.
+#[derive(Debug)]
+pub(super) enum Owned {
+    Memory(MemoryStore),
+    Directory(Box<DirectoryStore>),
+    Objects(Box<ObjectCheckpointStore>),
+}
+
+impl Owned {
+    /// For a job, which writes checkpoints.
+    pub(super) fn for_a_job(self) -> Box<dyn CheckpointStore> {
+        match self {
+            Self::Memory(store) => Box::new(store),
+            Self::Directory(store) => store,
+            Self::Objects(store) => store,
+        }
+    }
+
+    /// For somebody who does by hand what is left of a job.
+    pub(super) fn for_hands(self) -> Box<dyn JobStore> {
+        match self {
+            Self::Memory(store) => Box::new(store),
+            Self::Directory(store) => store,
+            Self::Objects(store) => store,
+        }
+    }
 }
 
 /// How long a command that begins waits for an object store that does not answer.
@@ -73,16 +101,16 @@ impl StatePlace {
     ///
     /// # Errors
     /// [`StoreError`]; it is of another kind.
-    pub(super) async fn own(&self, context: &Context, opening: Opening) -> anyhow::Result<Box<dyn JobStore>> {
+    pub(super) async fn own(&self, context: &Context, opening: Opening) -> anyhow::Result<Owned> {
         match self {
-            Self::Memory => Ok(Box::new(MemoryStore::default())),
+            Self::Memory => Ok(Owned::Memory(MemoryStore::default())),
             Self::Directory(dir) => {
                 no_objects_in(dir)?;
                 let store = DirectoryStore::open(dir, opening.binding)?;
-                Ok(Box::new(match opening.num_retained {
+                Ok(Owned::Directory(Box::new(match opening.num_retained {
                     Some(checkpoints) => store.num_retained(checkpoints),
                     None => store,
-                }))
+                })))
             }
             Self::Objects(location) => {
                 no_files_in(location)?;
@@ -96,7 +124,7 @@ impl StatePlace {
                 }
                 let config = config(location, opening);
                 let store = ObjectCheckpointStore::open(location.connect(GOING)?, config).await?;
-                Ok(Box::new(store))
+                Ok(Owned::Objects(Box::new(store)))
             }
         }
     }

@@ -131,7 +131,7 @@ impl Source {
         // It must be there: this is not the place to begin one.
         place.look().await?;
         let binding = Binding { cluster_id: client.cluster_id().await?, ..Binding::default() };
-        let mut store = place.own(context, Opening { binding, ..Opening::default() }).await?;
+        let mut store = place.own(context, Opening { binding, ..Opening::default() }).await?.for_hands();
         let checkpoint = store.load().await?;
         let at = |committable: &Committable| {
             store.place(committable).unwrap_or_else(|| PathBuf::from(place.to_string()))

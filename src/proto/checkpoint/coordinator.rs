@@ -155,6 +155,11 @@ impl<A> Coordinator<A> {
         }
         match input {
             CoordinatorInput::Tick => {}
+            CoordinatorInput::Idle => {
+                if self.course == Course::Running && self.schedule.due() <= now {
+                    self.schedule.begun(now);
+                }
+            }
             CoordinatorInput::Trigger(kind) => self.asked(now, kind)?,
             CoordinatorInput::Ack { checkpoint, subtask, state } => {
                 self.known(subtask)?;

@@ -117,6 +117,16 @@ impl LinesInput {
     }
 }
 
+impl LinesInput {
+    /// True when it comes as others feed it.
+    pub(super) fn is_stream(&self) -> bool {
+        match self {
+            Self::File(path) => std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()),
+            Self::Stdin => true,
+        }
+    }
+}
+
 impl Input {
     /// Opens the input and goes to `position`, after comparing what comes before with what was consumed.
     ///

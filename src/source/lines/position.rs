@@ -5,9 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::hash::InputHash;
-use crate::proto::sealed::{Fields, Reader, Seal, StateError};
+use crate::{
+    proto::sealed::{Fields, Reader, Seal, StateError},
+    source::SplitState,
+};
 
+/// Of what stands alone, as a job that pipes lines kept it in earlier releases.
 const SEAL: Seal = Seal { what: "position in an input of lines", magic: *b"K2PI", newest: 1 };
+/// Of the state of a split.
+const SPLIT: Seal = Seal { what: "position in an input of lines", magic: *b"K2PL", newest: 1 };
 
 /// A position in an input of lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,7 +50,19 @@ impl InputPosition {
         fields.finish(position)
     }
 
-    pub(super) fn write(&self, fields: Fields) -> Fields {
+    /// The state of its input as a split of a source of lines.
+    pub(crate) fn to_split(&self) -> SplitState {
+        SplitState::new(Arc::clone(&self.source), SPLIT.seal(self.write(Fields::default())))
+    }
+
+    /// The position of such a state.
+    pub(crate) fn from_split(state: &SplitState) -> Result<Self, StateError> {
+        let mut fields = SPLIT.open(&state.state)?;
+        let position = Self::read(&mut fields)?;
+        fields.finish(position)
+    }
+
+    fn write(&self, fields: Fields) -> Fields {
         self.hash.write(fields.text(&self.source).u64(self.bytes).u64(self.lines))
     }
 

@@ -6,20 +6,21 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{Input, InputError, InputPosition, LinesInput, OnBadLine};
 use crate::{
-    proto::sealed::{Fields, Seal},
+    net::Clock,
     record::Record,
-    source::{Source, SourceError, SourceReader, SplitState, Subtask},
+    source::{Source, SourceError, SourceReader, SplitState, Subtask, pace::Pace},
 };
-
-const SEAL: Seal = Seal { what: "position in an input of lines", magic: *b"K2PL", newest: 1 };
 
 /// The longest line, unless one says otherwise.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// The most lines that are handed out at once.
 const BATCH: usize = 256;
+/// No further line is added to so many bytes of records.
+const BATCH_BYTES: usize = 1 << 20;
 
-type Parse = Arc<dyn Fn(&[u8]) -> Result<Record, String> + Send + Sync>;
+/// Of a line's number, from 1, and the line.
+type Parse = Arc<dyn Fn(u64, &[u8]) -> Result<Record, String> + Send + Sync>;
 
 /// The lines of files or of the standard input, each made into a record.
 ///
@@ -44,6 +45,7 @@ pub struct LinesSource {
     parse: Parse,
     on_bad_line: OnBadLine,
     max_line_bytes: usize,
+    per_second: Option<u32>,
 }
 
 struct LinesReader {
@@ -56,6 +58,8 @@ struct LinesReader {
     open: Option<Reading>,
     waiting: VecDeque<(LinesInput, InputPosition)>,
     finished: Vec<InputPosition>,
+    pace: Option<Pace>,
+    clock: Clock,
 }
 
 struct Reading {
@@ -71,16 +75,25 @@ impl LinesSource {
         inputs: impl IntoIterator<Item = LinesInput>,
         parse: impl Fn(&[u8]) -> Result<Record, String> + Send + Sync + 'static,
     ) -> Self {
+        Self::numbered(inputs, move |_, line| parse(line))
+    }
+
+    /// The same; `parse` is also told the line's number in its input, from 1.
+    pub fn numbered(
+        inputs: impl IntoIterator<Item = LinesInput>,
+        parse: impl Fn(u64, &[u8]) -> Result<Record, String> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             inputs: inputs.into_iter().collect(),
             parse: Arc::new(parse),
             on_bad_line: OnBadLine::default(),
             max_line_bytes: MAX_LINE_BYTES,
+            per_second: None,
         }
     }
 
     /// What is done with a line that is no record, or too long. Default: the source stops before it, with
-    /// [`SourceError::BadLine`].
+    /// [`SourceError::BadLine`]; a job commits what is before it, and ends with that error.
     #[must_use]
     pub fn on_bad_line(self, on_bad_line: OnBadLine) -> Self {
         Self { on_bad_line, ..self }
@@ -90,6 +103,13 @@ impl LinesSource {
     #[must_use]
     pub fn max_line_bytes(self, max_line_bytes: usize) -> Self {
         Self { max_line_bytes, ..self }
+    }
+
+    /// So many records a second at most, in each subtask; 0 is no limit. What a job missed while it stood still is not made
+    /// up for. Default: no limit.
+    #[must_use]
+    pub fn records_per_second(self, records: u32) -> Self {
+        Self { per_second: (records > 0).then_some(records), ..self }
     }
 
     fn reader(&self, subtask: Subtask, restored: &[SplitState]) -> Result<LinesReader, SourceError> {
@@ -106,7 +126,7 @@ impl LinesSource {
         for (_, (input, name)) in ours {
             let position = match restored.iter().find(|state| *state.split == *name) {
                 None => InputPosition { source: name.into(), ..InputPosition::default() },
-                Some(state) => read_state(state)?,
+                Some(state) => InputPosition::from_split(state).map_err(SourceError::state(&state.split))?,
             };
             waiting.push_back((input.clone(), position));
         }
@@ -118,6 +138,8 @@ impl LinesSource {
             open: None,
             waiting,
             finished: Vec::new(),
+            pace: self.per_second.map(|rate| Pace::new(f64::from(rate))),
+            clock: Clock::start(),
         })
     }
 }
@@ -130,8 +152,10 @@ impl Source for LinesSource {
     ) -> BoxFuture<'a, Result<Box<dyn SourceReader>, SourceError>> {
         async move {
             let mut reader = self.reader(subtask, restored)?;
-            // What can't be read is told at once where it is the first.
-            reader.open_next().await?;
+            // What can't be read is told at once where it is the first. A stream is not waited for: it may come later.
+            if !reader.waits_for_stream() {
+                reader.open_next().await?;
+            }
             Ok(Box::new(reader) as Box<dyn SourceReader>)
         }
         .boxed()
@@ -142,16 +166,38 @@ impl LinesReader {
     async fn batch(&mut self) -> Result<Option<Vec<Record>>, SourceError> {
         loop {
             self.open_next().await?;
+            let most = self.allowed().await;
             let Some(reading) = &mut self.open else { return Ok(None) };
-            match reading.batch(&self.parse, self.on_bad_line).await? {
+            match reading.batch(&self.parse, (self.on_bad_line, most)).await? {
                 Some(records) if records.is_empty() => {}
-                Some(records) => return Ok(Some(records)),
+                Some(records) => {
+                    if let Some(pace) = &mut self.pace {
+                        pace.passed(records.len() as u64);
+                    }
+                    return Ok(Some(records));
+                }
                 None => {
                     self.finished.push(reading.input.position().clone());
                     self.open = None;
                 }
             }
         }
+    }
+
+    /// How many records may come now, after waiting for the first.
+    async fn allowed(&mut self) -> usize {
+        let Some(pace) = &mut self.pace else { return BATCH };
+        loop {
+            match pace.allowed(self.clock.now()) {
+                Ok(records) => return usize::try_from(records).unwrap_or(BATCH).min(BATCH),
+                Err(due) => self.clock.sleep_until(Some(due)).await,
+            }
+        }
+    }
+
+    /// Whether the next input is one that others feed.
+    fn waits_for_stream(&self) -> bool {
+        self.waiting.front().is_some_and(|(input, _)| input.is_stream())
     }
 
     async fn open_next(&mut self) -> Result<(), SourceError> {
@@ -176,24 +222,32 @@ impl LinesReader {
 impl Reading {
     /// The records of the lines that are in memory, after waiting for one; none if all were passed over, and `None` at
     /// the end.
-    async fn batch(&mut self, parse: &Parse, on_bad: OnBadLine) -> Result<Option<Vec<Record>>, SourceError> {
+    async fn batch(
+        &mut self,
+        parse: &Parse,
+        (on_bad, most): (OnBadLine, usize),
+    ) -> Result<Option<Vec<Record>>, SourceError> {
         if let Some((line, why)) = &self.bad {
             return Err(self.bad_line(*line, why.clone()));
         }
         let mut records = Vec::new();
+        let number = self.input.position().lines + 1;
         match self.input.next_line().await {
             Ok(None) => return Ok(None),
             Ok(Some(line)) => {
-                let parsed = parse(line);
+                let parsed = parse(number, line);
                 self.take(parsed, on_bad, &mut records);
             }
             Err(error) => self.unreadable(error, on_bad).await?,
         }
         // From here on nothing waits, so that nothing that was taken is lost.
-        while records.len() < BATCH && self.bad.is_none() {
+        let mut bytes = 0;
+        while records.len() < most && bytes < BATCH_BYTES && self.bad.is_none() {
             // An error comes again with the next call.
+            let number = self.input.position().lines + 1;
             let Ok(Some(line)) = self.input.ready_line() else { break };
-            let parsed = parse(line);
+            bytes += line.len();
+            let parsed = parse(number, line);
             self.take(parsed, on_bad, &mut records);
         }
         Ok(Some(records))
@@ -247,26 +301,13 @@ impl SourceReader for LinesReader {
     fn snapshot(&self) -> Vec<SplitState> {
         let waiting = self.waiting.iter().map(|(_, position)| position);
         let open = self.open.iter().map(Reading::position);
-        self.finished.iter().chain(open).chain(waiting).map(state).collect()
+        self.finished.iter().chain(open).chain(waiting).map(InputPosition::to_split).collect()
     }
 }
 
 fn failed(name: &str) -> impl FnOnce(InputError) -> SourceError {
     let input = name.to_owned();
     |error| SourceError::Input { input, error }
-}
-
-fn state(position: &InputPosition) -> SplitState {
-    SplitState::new(Arc::clone(&position.source), SEAL.seal(position.write(Fields::default())))
-}
-
-fn read_state(state: &SplitState) -> Result<InputPosition, SourceError> {
-    let read = || {
-        let mut fields = SEAL.open(&state.state)?;
-        let position = InputPosition::read(&mut fields)?;
-        fields.finish(position)
-    };
-    read().map_err(SourceError::state(&state.split))
 }
 
 #[cfg(test)]

@@ -84,6 +84,8 @@ pub enum ConfigError {
 pub enum CoordinatorInput<A> {
     /// The deadline passed (or nothing): look at the clock.
     Tick,
+    /// The same, when nothing has happened since the last checkpoint was triggered: a periodic one that is due is left out.
+    Idle,
     /// By hand ([`CheckpointKind::Manual`]), or the job is to stop ([`CheckpointKind::Suspend`]); the other kinds
     /// are the coordinator's own, and asking for them is misuse.
     ///

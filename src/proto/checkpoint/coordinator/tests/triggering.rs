@@ -28,6 +28,23 @@ fn intervals_that_elapse_at_the_limit_are_one_checkpoint() {
 }
 
 #[test]
+fn a_periodic_one_is_left_out_when_nothing_has_happened() {
+    let mut job = Job::new(config(), 2);
+    job.tick(9);
+    assert_eq!(job.give(Input::Idle), []);
+    assert_eq!(job.deadline(), Some(10), "none was due");
+    job.now = Moment(10 * SECOND / 10);
+    assert_eq!(job.give(Input::Idle), []);
+    assert_eq!(job.tick(19), []);
+    assert_eq!(job.deadline(), Some(20));
+    assert_eq!(job.tick(20), [periodic(1)]);
+    job.take(1);
+    job.now = Moment(30 * SECOND / 10);
+    job.give(Input::Idle);
+    assert_eq!(job.give(Input::Trigger(Kind::Suspend)), [triggered(2, Kind::Suspend)], "the last one is not");
+}
+
+#[test]
 fn as_many_are_under_way_as_allowed() {
     let mut job = Job::new(concurrent(2), 2);
     job.tick(10);

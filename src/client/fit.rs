@@ -1,0 +1,41 @@
+//! Whether a record can be sent at all, whatever the brokers say.
+
+use super::{error::SendError, topic::Topic};
+use crate::{record::RecordRef, wire::batch::BatchBuilder};
+
+impl Topic {
+    /// Whether a transaction would take this record, which names a partition or not.
+    ///
+    /// # Errors
+    /// [`SendError::NoSuchPartition`], [`SendError::TooLarge`].
+    pub(crate) fn fits(
+        &self,
+        partition: Option<i32>,
+        record: &RecordRef<'_>,
+        request_bytes: usize,
+    ) -> Result<(), SendError> {
+        match partition {
+            Some(partition) if !(0..self.partitions()).contains(&partition) => Err(self.lacks(partition)),
+            // The time of a record alone in its batch takes no room.
+            Some(_) | None => size_alone(record, 0, request_bytes).map(drop),
+        }
+    }
+
+    pub(super) fn lacks(&self, partition: i32) -> SendError {
+        let (topic, partitions) = (self.name().to_string(), self.partitions());
+        SendError::NoSuchPartition { topic, partition, partitions }
+    }
+}
+
+/// The bytes of a batch with this record alone.
+pub(super) fn size_alone(
+    record: &RecordRef<'_>,
+    timestamp: i64,
+    request_bytes: usize,
+) -> Result<usize, SendError> {
+    let bytes = BatchBuilder::new().size_of(record, timestamp);
+    if bytes > request_bytes {
+        return Err(SendError::TooLarge { bytes, max_bytes: request_bytes });
+    }
+    Ok(bytes)
+}
