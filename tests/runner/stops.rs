@@ -92,7 +92,7 @@ async fn records_are_counted_once_they_are_durable_over_restarts_and_after_an_er
             config.restart_delay = Duration::from_millis(1);
             // INVALID_PRODUCER_EPOCH, after some transactions went through.
             let reaction = Reaction::ErrorCode(47);
-            b.broker.inject(Fault { api: Api::Produce, node: None, nth: 12, reaction });
+            b.broker.inject(Fault::on(Api::Produce, reaction).nth(12));
             let job = job(NARROW, Some(10_000));
             let run = job.run(&b.client, &mut store, &config, pending());
             let first = match tokio::time::timeout(Duration::from_secs(60), run).await.unwrap() {
