@@ -1,9 +1,11 @@
 //! Requests without any client: what a stranger, a zombie or an administrator sends.
 
+use std::collections::BTreeMap;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_2pc::ids::{Identity, TransactionalId};
 use kafka_2pc::wire::frame::FrameDecoder;
-use kafka_protocol::messages::{InitProducerIdRequest, RequestHeader, ResponseHeader};
+use kafka_protocol::messages::{ApiVersionsRequest, InitProducerIdRequest, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,24 +18,29 @@ use crate::outcome::{Failure, Shown, equal, holds};
 pub struct Raw {
     broker: TcpStream,
     read: BytesMut,
+    newest: BTreeMap<i16, i16>,
 }
 
 impl Raw {
-    /// Connects to `host:port`.
+    /// Connects to `host:port`, and asks which versions are known there.
     ///
     /// # Errors
     /// Nobody listens there.
     pub async fn connect(address: &str) -> Result<Self, Failure> {
         let broker = within(TcpStream::connect(address)).await??;
         broker.set_nodelay(true)?;
-        Ok(Self { broker, read: BytesMut::new() })
+        let mut raw = Self { broker, read: BytesMut::new(), newest: BTreeMap::new() };
+        let known = raw.ask(0, &ApiVersionsRequest::default()).await?.api_keys;
+        raw.newest = known.iter().map(|api| (api.api_key, api.max_version)).collect();
+        Ok(raw)
     }
 
-    /// Sends a request of this version and reads its answer.
+    /// Sends a request of this version, or of the newest that the broker knows if that is older, and reads its answer.
     ///
     /// # Errors
     /// It can't be sent, or is not answered.
     pub async fn ask<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response, Failure> {
+        let version = self.newest.get(&R::KEY).map_or(version, |newest| version.min(*newest));
         self.broker.write_all(&frame(version, request)?).await?;
         self.answer::<R>(version).await
     }
@@ -55,15 +62,17 @@ impl Raw {
     /// # Errors
     /// An initialization is refused.
     pub async fn wear_out(&mut self, id: &TransactionalId, epoch: i16) -> Shown {
-        const VERSION: i16 = 4;
+        const NEWEST: i16 = 4;
+        let known = self.newest.get(&InitProducerIdRequest::KEY).copied();
+        let version = known.map_or(NEWEST, |known| known.min(NEWEST));
         let request = initialize(id, 60_000);
-        let one = frame(VERSION, &request)?;
-        let mut last = self.ask(VERSION, &request).await?;
+        let one = frame(version, &request)?;
+        let mut last = self.ask(version, &request).await?;
         while last.producer_epoch + 1 < epoch {
             let count = (epoch - 1 - last.producer_epoch).min(200);
             self.broker.write_all(&one.repeat(usize::try_from(count)?)).await?;
             for _ in 0..count {
-                last = self.answer::<InitProducerIdRequest>(VERSION).await?;
+                last = self.answer::<InitProducerIdRequest>(version).await?;
                 equal("the answer to InitProducerId", last.error_code, 0)?;
             }
         }

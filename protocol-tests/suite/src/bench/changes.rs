@@ -116,7 +116,7 @@ impl Bench {
     #[must_use]
     pub fn has_levels(&self) -> bool {
         match &self.world {
-            World::Embedded(_) => !self.arm.to_string().contains("kafka-3"),
+            World::Embedded(_) => self.arm.to_string().contains("kafka-4"),
             World::Real(cluster) => !cluster.spec().version.starts_with('3'),
             World::None | World::Given(_) => false,
         }
