@@ -104,7 +104,7 @@ fn stays_away(ground: &Ground) -> Outcome {
     let mut attempt = job.start_with(&options, None)?;
     attempt.wait_for("checkpoint", 2, PATIENCE)?;
     server.take_down()?;
-    let ended = attempt.past(PATIENCE)?.ended.expect(1)?;
+    let ended = attempt.past(2 * PATIENCE)?.ended.expect(1)?;
     expect_told(
         &ended,
         &["does not answer", "ServiceUnavailable", "last complete checkpoint", "goes on from there"],

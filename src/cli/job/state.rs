@@ -1,6 +1,6 @@
 //! A job's state and topic: opened, made, named.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::Options;
 use crate::{
@@ -60,14 +60,17 @@ pub(in crate::cli) async fn store(
     Ok(place.own(context, options.opening(binding, config)).await?.for_a_job())
 }
 
+/// How long a state is tried to be given up. It is a courtesy: the lease ends by itself.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
 /// The job is over: the next owner of its state need not wait.
 pub(in crate::cli) async fn close(context: &Context, store: &mut dyn CheckpointStore) {
-    match store.close().await {
+    let waits = "the next owner of this state waits for the lease to end";
+    match tokio::time::timeout(GIVE_UP, store.close()).await {
         // Who took it over does not wait for this.
-        Ok(()) | Err(StoreError::Fenced { .. }) => {}
-        Err(error) => {
-            context.warn(format!("{error}; the next owner of this state waits for the lease to end"))
-        }
+        Ok(Ok(()) | Err(StoreError::Fenced { .. })) => {}
+        Ok(Err(error)) => context.warn(format!("{error}; {waits}")),
+        Err(_) => context.warn(format!("the store does not answer; {waits}")),
     }
 }
 
