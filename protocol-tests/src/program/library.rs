@@ -20,9 +20,13 @@ pub fn library_test(name: &str, environment: &[(&str, &str)]) -> Result<(), Prog
     let mut words: Vec<String> = environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
     words.extend([&*cargo, "test", "--quiet", "--manifest-path", manifest].map(str::to_owned));
-    words.extend(["--package", "kafka-2pc", "--features", "cli", "--test", name].map(str::to_owned));
+    // The features that the whole workspace is tested with: so nothing is built twice.
+    words.extend(["--workspace", "--all-features", "--test", name].map(str::to_owned));
     words.extend(["--target-dir".to_owned(), target.display().to_string()]);
     words.extend(release.then(|| "--release".to_owned()));
+    // A broker verifies the transactions of several connections in one request to the coordinator, and maps the error codes
+    // of all by the version of the first (AddPartitionsToTxnManager): tests that ask for codes shall not share one.
+    words.extend(["--", "--test-threads=1"].map(str::to_owned));
     let watchdog = Arc::new(Watchdog::start(None).map_err(ProgramError::io("start the watchdog"))?);
     let ran = capture(&watchdog, Path::new("env"), &words, LIMIT).map_err(ProgramError::io("run cargo"))?;
     let output = format!("{}\n{}", ran.stdout, ran.stderr);

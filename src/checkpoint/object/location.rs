@@ -62,6 +62,7 @@ pub enum LocationError {
 }
 
 /// Requests are tried again after at most so long.
+#[cfg(feature = "object-store-s3")]
 const BACKOFF: Duration = Duration::from_secs(2);
 
 impl ObjectLocation {
@@ -199,7 +200,6 @@ impl ObjectLocation {
         }
     }
 
-    #[cfg_attr(not(feature = "object-store-s3"), expect(dead_code, reason = "files can always be opened"))]
     fn unusable(&self, why: String) -> StoreError {
         StoreError::Io { path: PathBuf::from(self.to_string()), source: std::io::Error::other(why) }
     }
