@@ -1,6 +1,8 @@
 //! What the bench programs share: options, workloads, and how they measure.
 
+pub mod codec;
 pub mod measure;
+pub mod null;
 pub mod options;
 pub mod server;
 pub mod workload;

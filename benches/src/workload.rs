@@ -18,6 +18,7 @@ use kafka_2pc::{
     },
     record::RecordRef,
 };
+use kafka_2pc_bench_child::values;
 
 use crate::{
     measure::{Sample, cpu_time},
@@ -25,8 +26,6 @@ use crate::{
 };
 
 const POOL: usize = 4;
-/// Values that differ, made once: making them is not what is measured.
-const VALUES: usize = 1024;
 
 /// A connected client, a pool of ids, and values to write.
 #[derive(Debug)]
@@ -177,16 +176,6 @@ impl Bench {
     }
 }
 
-/// Values of printable bytes, the same in every run, that compress neither very well nor very badly.
-fn values(bytes: usize) -> Vec<Vec<u8>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut byte = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        b'a' + ((state >> 33) % 16) as u8
-    };
-    (0..VALUES).map(|_| (0..bytes).map(|_| byte()).collect()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use kafka_2pc::broker::{Broker, BrokerConfig};
@@ -210,13 +199,5 @@ mod tests {
         let latency = bench.latency().await.unwrap();
         assert!(latency.settled_ms.min() >= latency.commit_ms.min());
         broker.stop().await;
-    }
-
-    #[test]
-    fn values_differ() {
-        let mut values = values(100);
-        values.sort();
-        values.dedup();
-        assert_eq!(values.len(), VALUES);
     }
 }

@@ -1,0 +1,89 @@
+//! Our client, records and whole transactions.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use kafka_2pc::{
+    client::{Client, ClientConfig, ProducerBuilder, Topic, Transaction},
+    ids::TransactionalId,
+    record::{Compression, RecordRef},
+};
+use kafka_2pc_bench_child::{Codec, Job, Outcome, Stopwatch, values};
+
+/// A client with the job's settings.
+pub(crate) struct Ours<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) client: Client,
+    pub(crate) topic: Topic,
+    values: Vec<Vec<u8>>,
+}
+
+impl<'a> Ours<'a> {
+    pub(crate) async fn connect(job: &'a Job) -> Result<Self> {
+        let client = Client::new(ClientConfig::new(&job.bootstrap)?);
+        let topic = client.topic(&job.topic).await?;
+        Ok(Self { job, client, topic, values: values(job.record_bytes) })
+    }
+
+    pub(crate) fn builder(&self, id: impl Into<String>) -> ProducerBuilder {
+        let job = self.job;
+        let compression = match job.codec {
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+        };
+        self.client
+            .transactional_producer(TransactionalId::new(id.into()))
+            .batch_size(job.batch_bytes)
+            .linger(job.linger)
+            .buffer_memory(job.buffer_bytes)
+            .max_request_size(job.request_bytes())
+            .max_in_flight(job.in_flight)
+            .compression(compression)
+    }
+
+    /// Writes this many records.
+    pub(crate) async fn write(&self, transaction: &mut Transaction, records: u64) -> Result<()> {
+        for (n, value) in (0..records).zip(self.values.iter().cycle()) {
+            transaction.send(&self.topic, Some(self.job.partition(n)), RecordRef::value(value)).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn own_id(number: u64) -> String {
+    format!("bench-{}-{number}", std::process::id())
+}
+
+/// One long transaction: what its begin and its commit cost is not counted.
+pub(crate) async fn produce(job: &Job) -> Result<Outcome> {
+    let ours = Ours::connect(job).await?;
+    let mut transaction = ours.builder(own_id(0)).init().await?.begin();
+    ours.write(&mut transaction, job.partitions.unsigned_abs().into()).await?;
+    transaction.flush().await?;
+    let watch = Stopwatch::start();
+    ours.write(&mut transaction, job.records).await?;
+    transaction.flush().await?;
+    let outcome = watch.stop().records(job.records);
+    transaction.commit().await?;
+    Ok(outcome)
+}
+
+pub(crate) async fn transactions(job: &Job) -> Result<Outcome> {
+    let ours = Ours::connect(job).await?;
+    let mut producer = ours.builder(own_id(0)).init().await?;
+    let mut watch = Stopwatch::start();
+    let mut times = Vec::new();
+    for number in 0..=job.transactions {
+        if number == 1 {
+            watch = Stopwatch::start();
+            times.clear();
+        }
+        let began = Instant::now();
+        let mut transaction = producer.begin();
+        ours.write(&mut transaction, job.records).await?;
+        producer = transaction.commit().await?;
+        times.push(began.elapsed());
+    }
+    let outcome = watch.stop().records(job.records * job.transactions).transactions(job.transactions);
+    Ok(outcome.timed("transaction", times))
+}
