@@ -19,6 +19,10 @@ pub enum Workload {
     FanOut,
     /// The first records of a transaction whose id was ready, right after a prepare.
     HandOver,
+    /// Transactions under a pool of ids, the next one begun while the last is committed.
+    Pool,
+    /// A job on the runner, from a generator to a topic, with a checkpoint every 500 ms.
+    Sink,
 }
 
 /// `compression.type`.
@@ -70,6 +74,8 @@ pub struct Job {
     pub codec: Codec,
     /// Where asynchronous clients run.
     pub runtime: Runtime,
+    /// How fast records are made; 0 for as fast as they are taken.
+    pub per_second: u32,
 }
 
 impl Default for Job {
@@ -89,6 +95,7 @@ impl Default for Job {
             in_flight: 5,
             codec: Codec::None,
             runtime: Runtime::Current,
+            per_second: 0,
         }
     }
 }
@@ -123,6 +130,7 @@ impl Job {
             "--buffer-bytes" => self.buffer_bytes = number(&value)?,
             "--in-flight" => self.in_flight = number(&value)?,
             "--codec" => self.codec = value.parse()?,
+            "--per-second" => self.per_second = number(&value)?,
             "--runtime" => self.runtime = value.parse()?,
             _ => bail!("no such option"),
         }
@@ -146,6 +154,7 @@ impl Job {
             ("--buffer-bytes", self.buffer_bytes.to_string()),
             ("--in-flight", self.in_flight.to_string()),
             ("--codec", self.codec.to_string()),
+            ("--per-second", self.per_second.to_string()),
             ("--runtime", self.runtime.to_string()),
         ];
         pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
@@ -194,7 +203,9 @@ names!(
     Workload::Prepare = "prepare",
     Workload::Resume = "resume",
     Workload::FanOut = "fan-out",
-    Workload::HandOver = "hand-over"
+    Workload::HandOver = "hand-over",
+    Workload::Pool = "pool",
+    Workload::Sink = "sink"
 );
 names!(Codec, Codec::None = "none", Codec::Lz4 = "lz4");
 names!(Runtime, Runtime::Current = "current", Runtime::Multi = "multi");
@@ -220,6 +231,7 @@ mod tests {
             in_flight: 2,
             codec: Codec::Lz4,
             runtime: Runtime::Multi,
+            per_second: 9,
         };
         assert_eq!(Job::parse(job.words()).unwrap(), job);
         assert_ne!(job, Job::default());

@@ -23,8 +23,8 @@ pub struct Outcome {
     pub wall_s: f64,
     /// The most memory that was resident, in bytes.
     pub peak_bytes: u64,
-    /// Medians in milliseconds, by what was timed.
-    pub median_ms: BTreeMap<String, f64>,
+    /// Other numbers by name, times in milliseconds.
+    pub numbers: BTreeMap<String, f64>,
 }
 
 /// Both clocks, from a start.
@@ -71,8 +71,15 @@ impl Outcome {
     pub fn timed(mut self, name: &str, mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         if let Some(median) = times.get(times.len() / 2) {
-            self.median_ms.insert(name.to_owned(), median.as_secs_f64() * 1e3);
+            self.numbers.insert(name.to_owned(), median.as_secs_f64() * 1e3);
         }
+        self
+    }
+
+    /// The same, with one more number.
+    #[must_use]
+    pub fn number(mut self, name: &str, value: f64) -> Self {
+        self.numbers.insert(name.to_owned(), value);
         self
     }
 
@@ -85,7 +92,7 @@ impl Outcome {
             "cpu_s": self.cpu_s,
             "wall_s": self.wall_s,
             "peak_bytes": self.peak_bytes,
-            "median_ms": self.median_ms,
+            "numbers": self.numbers,
         })
         .to_string()
     }
@@ -99,14 +106,17 @@ impl Outcome {
         let value: Value = serde_json::from_str(line).with_context(|| format!("not an outcome: {line}"))?;
         let number = |name: &str| value[name].as_f64().with_context(|| format!("no {name} in {line}"));
         let count = |name: &str| value[name].as_u64().with_context(|| format!("no {name} in {line}"));
-        let medians = value["median_ms"].as_object().context("no median_ms")?;
+        let numbers = value["numbers"].as_object().context("no numbers")?;
         Ok(Self {
             records: count("records")?,
             transactions: count("transactions")?,
             cpu_s: number("cpu_s")?,
             wall_s: number("wall_s")?,
             peak_bytes: count("peak_bytes")?,
-            median_ms: medians.iter().filter_map(|(name, ms)| Some((name.clone(), ms.as_f64()?))).collect(),
+            numbers: numbers
+                .iter()
+                .filter_map(|(name, number)| Some((name.clone(), number.as_f64()?)))
+                .collect(),
         })
     }
 
@@ -143,7 +153,7 @@ mod tests {
     fn what_is_told_is_read() {
         let times = [3, 1, 2].map(Duration::from_millis).to_vec();
         let outcome = Stopwatch::start().stop().records(7).transactions(2).timed("commit", times);
-        assert_eq!(outcome.median_ms["commit"], 2.0);
+        assert_eq!(outcome.numbers["commit"], 2.0);
         assert_eq!(Outcome::parse(&format!("noise\n{}\n", outcome.line())).unwrap(), outcome);
         assert!(Outcome::parse("{}").is_err());
     }

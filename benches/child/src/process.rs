@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ProcessTime;
 
 /// The processor time of this process so far, user and system, all threads.
 #[must_use]
 pub fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    ProcessTime::now().as_duration()
 }
 
 /// The most memory that this process ever had resident, in bytes; `None` where `/proc` does not tell.

@@ -3,6 +3,7 @@
 
 mod floor;
 mod ours;
+mod sink;
 mod two_phase;
 
 use anyhow::{Result, bail};
@@ -23,6 +24,8 @@ fn run(job: &Job) -> Result<Outcome> {
         ("kafka-2pc", Workload::Resume) => on(job, two_phase::resume(job)),
         ("kafka-2pc", Workload::FanOut) => on(job, two_phase::fan_out(job)),
         ("kafka-2pc", Workload::HandOver) => on(job, two_phase::hand_over(job)),
+        ("kafka-2pc", Workload::Pool) => on(job, two_phase::pool(job)),
+        ("kafka-2pc", Workload::Sink) => on(job, sink::run(job)),
         (client, workload) => bail!("{client} has no workload {workload}"),
     }
 }

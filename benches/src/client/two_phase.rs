@@ -1,12 +1,19 @@
 //! What others do not have: prepare, and the commit of a committable.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, bail, ensure};
-use futures::future::try_join_all;
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, future::try_join_all, stream::FuturesUnordered};
 use kafka_2pc::{
-    client::{Client, ClientConfig, Prepared, Transaction},
-    proto::{committable::Committable, resume::Outcome as Decided},
+    client::{Client, ClientConfig, Prepared, Transaction, TransactionalProducer},
+    proto::{
+        committable::Committable,
+        resume::Outcome as Decided,
+        settle::{SETTLE_PATIENCE, SettleTarget},
+    },
 };
 use kafka_2pc_bench_child::{Job, Outcome, Stopwatch};
 
@@ -56,7 +63,7 @@ pub(crate) async fn prepare(job: &Job) -> Result<Outcome> {
         }
         outcome = outcome.timed(name, times);
     }
-    Ok(Outcome { median_ms: outcome.median_ms, ..watch.stop().transactions(job.transactions) })
+    Ok(Outcome { numbers: outcome.numbers, ..watch.stop().transactions(job.transactions) })
 }
 
 /// Prepares a transaction under each of so many ids.
@@ -133,4 +140,56 @@ pub(crate) async fn hand_over(job: &Job) -> Result<Outcome> {
         prepared(transaction).await?;
     }
     Ok(watch.stop().transactions(job.transactions))
+}
+
+/// Ids of a pool.
+const POOL: u64 = 4;
+
+/// As a sink does it: an id that is ready, records, prepare; the commit and the look that it has arrived go on beside the
+/// next transaction.
+pub(crate) async fn pool(job: &Job) -> Result<Outcome> {
+    let ours = Ours::connect(job).await?;
+    let mut ready = VecDeque::new();
+    for number in 0..POOL {
+        let mut producer = ours.builder(own_id(number)).init().await?;
+        producer.prefetch().await?;
+        ready.push_back(producer);
+    }
+    let watch = Stopwatch::start();
+    let mut ending = FuturesUnordered::new();
+    for number in 0..job.transactions {
+        let producer = match ready.pop_front() {
+            Some(producer) => producer,
+            None => ending.next().await.context("every id is somewhere")??,
+        };
+        let mut transaction = producer.begin();
+        ours.write(&mut transaction, job.records).await?;
+        let mut preparing = std::pin::pin!(prepared(transaction));
+        let committable = loop {
+            tokio::select! {
+                committable = &mut preparing => break committable?,
+                Some(producer) = ending.next() => ready.push_back(producer?),
+            }
+        };
+        let connection = u16::try_from(number % POOL).unwrap_or(0);
+        ending.push(end(&ours, committable, connection));
+    }
+    while let Some(ended) = ending.next().await {
+        ended?;
+    }
+    Ok(watch.stop().records(job.records * job.transactions).transactions(job.transactions))
+}
+
+/// Commits, sees the decision arrive, and gets the id ready for its next transaction.
+async fn end(ours: &Ours<'_>, committable: Committable, connection: u16) -> Result<TransactionalProducer> {
+    let resumed = ours.client.resume(committable.clone()).connection(connection).commit().await?;
+    let target = SettleTarget::from_outcome(&committable, &resumed.outcome);
+    ours.client.settle(target.context("it is committed")?, SETTLE_PATIENCE).await?;
+    let builder = ours.builder(committable.transactional_id.as_str());
+    let mut producer = match resumed.next {
+        Some(identity) => builder.returned(identity),
+        None => builder.used(committable.identity),
+    };
+    producer.prefetch().await?;
+    Ok(producer)
 }

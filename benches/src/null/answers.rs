@@ -27,8 +27,9 @@ const UNKNOWN_TOPIC: i16 = 3;
 const UNKNOWN_ID: i16 = 105;
 const FEATURE: &str = "transaction.version";
 
-/// API, lowest and highest version. Fetch is not answered: librdkafka only wants to see it.
-const OFFERED: [(ApiKey, i16, i16); 11] = [
+/// API, lowest and highest version. Fetch and what has to do with groups is not answered: librdkafka and krafka look at
+/// their versions to know what a broker can.
+const OFFERED: [(ApiKey, i16, i16); 13] = [
     (ApiKey::Produce, 0, 12),
     (ApiKey::Fetch, 0, 13),
     (ApiKey::Metadata, 0, 12),
@@ -40,6 +41,8 @@ const OFFERED: [(ApiKey, i16, i16); 11] = [
     (ApiKey::DescribeProducers, 0, 0),
     (ApiKey::DescribeTransactions, 0, 0),
     (ApiKey::ListOffsets, 0, 7),
+    (ApiKey::AddOffsetsToTxn, 0, 4),
+    (ApiKey::TxnOffsetCommit, 0, 5),
 ];
 
 /// The answer to a frame without its length, or `None` if it can't be read or answered.
@@ -95,7 +98,7 @@ fn api_versions(version: i16, shared: &Shared) -> ApiVersionsResponse {
     let highest = |api, max: i16| match api {
         // Before KIP-890 there were no others.
         ApiKey::Produce if level < 2 => max.min(11),
-        ApiKey::EndTxn if level < 2 => max.min(4),
+        ApiKey::EndTxn | ApiKey::TxnOffsetCommit if level < 2 => max.min(4),
         _ => max,
     };
     let offered = OFFERED.iter().map(|(api, min, max)| {

@@ -111,7 +111,25 @@ fn null_rows(options: &Options, programs: &Programs) -> Vec<Row> {
             done.insert(spec.scenario, run::rounds(&scenario, programs, options));
         }
     }
+    requests(&done);
     wanted.iter().map(|spec| row(spec, &done[spec.scenario])).collect()
+}
+
+/// What a transaction asks of the broker, on average, with what connecting and the first identity cost.
+fn requests(done: &BTreeMap<&str, Runs>) {
+    for (scenario, runs) in done {
+        for (contender, runs) in runs {
+            let Some(run) = runs.as_ref().ok().and_then(|runs| runs.last()) else { continue };
+            let transactions = run.outcome.transactions;
+            if transactions > 0 {
+                let each = run.counters.requests.iter().map(|(api, count)| {
+                    format!("{api} {}", report::short(*count as f64 / transactions as f64))
+                });
+                let each: Vec<String> = each.collect();
+                println!("requests by transaction, {scenario}, {}: {}", contender.name(), each.join(", "));
+            }
+        }
+    }
 }
 
 fn row(spec: &Spec, runs: &Runs) -> Row {

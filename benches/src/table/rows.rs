@@ -60,7 +60,7 @@ impl Metric {
     /// Its value; NaN where the run did not tell it.
     pub(crate) fn of(self, run: &Measured) -> f64 {
         let outcome: &Outcome = &run.outcome;
-        let ms = |name: &str| outcome.median_ms.get(name).copied().unwrap_or(f64::NAN);
+        let ms = |name: &str| outcome.numbers.get(name).copied().unwrap_or(f64::NAN);
         match self {
             Self::CpuPerMillion => outcome.cpu_per_million(),
             Self::RecordsPerSecond => outcome.records_per_second(),
