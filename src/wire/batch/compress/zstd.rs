@@ -2,12 +2,29 @@
 //!
 //! Written frames carry a checksum of their content, so that whoever reads them notices if our encoder were wrong.
 
+use std::io::Read;
+
 use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
 
 use super::BatchError;
+
+/// What a frame begins with.
+const MAGIC: [u8; 4] = 0xfd2f_b528u32.to_le_bytes();
+
+/// The flag of a frame that has no window but its content.
+const SINGLE_SEGMENT: u8 = 1 << 5;
+
+/// The exponent of the least window.
+const LEAST_WINDOW: u32 = 10;
+
+/// The widest window that is read, 128 MiB, as the header says it; libzstd's own limit.
+const WIDEST: u8 = 17 << 3;
+
+/// The most that comes out of a block.
+const BLOCK_BYTES: usize = 128 << 10;
 
 /// Appends one frame that holds `plain`. There is one effort, whatever the level. It makes as little of
 /// the records as libzstd does between its levels -5 and -1.
@@ -31,14 +48,21 @@ pub(in crate::wire::batch) fn write(plain: &[u8], level: i32, out: &mut Vec<u8>)
 
 /// The content of all frames in `input`, at most `limit` bytes.
 ///
-/// A block gives 128 KiB at most, and it is looked at how much came out after each. What a frame may still refer to is
-/// kept beside the content: its window, 128 MiB at most, of which only what is filled takes memory.
+/// A block gives 128 KiB at most, and it is looked at how much came out after each. What a frame may still refer to, its
+/// window, is kept beside the content, and takes memory as it is filled.
 pub(in crate::wire::batch) fn read(mut input: &[u8], limit: usize) -> Result<Vec<u8>, BatchError> {
     let mut content = Vec::new();
     while !input.is_empty() {
         // A decoder that is used again would reserve the window that a frame claims.
         let mut decoder = FrameDecoder::new();
-        match decoder.init(&mut input) {
+        let begun = match narrowed(input, limit) {
+            Some(header) => {
+                input = &input[header.len()..];
+                decoder.init((&header[..]).chain(&mut input))
+            }
+            None => decoder.init(&mut input),
+        };
+        match begun {
             Ok(()) => read_frame(&mut decoder, &mut input, &mut content, limit)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
@@ -50,6 +74,17 @@ pub(in crate::wire::batch) fn read(mut input: &[u8], limit: usize) -> Result<Vec
         }
     }
     Ok(content)
+}
+
+/// The beginning of a frame whose window is wider than the limit, with one that is not: nothing that may come out lies
+/// further back. A window that libzstd refuses, too, stays as it is.
+fn narrowed(input: &[u8], limit: usize) -> Option<[u8; 6]> {
+    let &[a, b, c, d, flags, window] = input.first_chunk()?;
+    let exponent = limit.max(BLOCK_BYTES).checked_next_power_of_two()?.ilog2().saturating_sub(LEAST_WINDOW);
+    // Three bits behind the exponent say how many eighths are added.
+    let enough = u8::try_from(exponent << 3).ok()?;
+    let is_wide = flags & SINGLE_SEGMENT == 0 && window > enough && window <= WIDEST;
+    (is_wide && [a, b, c, d] == MAGIC).then_some([a, b, c, d, flags, enough])
 }
 
 fn read_frame(

@@ -36,8 +36,8 @@ fn refused(frame: &[u8]) -> &'static str {
 #[test]
 fn what_is_written_is_read_at_every_level() {
     let noise: Vec<_> = (0..70_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-    for content in [text(), noise, b"x".to_vec(), vec![0; 1 << 20], Vec::new()] {
-        for level in [-131_072, -1, 0, 1, 3, 22] {
+    for content in [text(), noise, b"x".to_vec(), vec![0; 1 << 18], Vec::new()] {
+        for level in [-131_072, 0, 22] {
             let frame = written(&content, level);
             assert!(zstd::read(&frame, content.len()).unwrap() == content, "level {level}");
         }
@@ -86,6 +86,24 @@ fn a_window_that_nobody_needs_takes_no_memory_and_a_larger_one_is_refused() {
     let frame = |window: u8| [&MAGIC[..], &[0, window], &raw].concat();
     assert_eq!(zstd::read(&frame(17 << 3), 3).unwrap(), b"abc");
     assert!(refused(&frame(17 << 3 | 1)).contains("no zstd frame"));
+}
+
+/// By libzstd 1.5.7 at level 19, with a window of 128 MiB: 44 bytes, 300 KiB of zeros, and the 44 bytes again by reference.
+const FAR: &[u8] = &[
+    40, 181, 47, 253, 0, 136, 156, 1, 0, 210, 66, 10, 17, 192, 183, 1, 0, 196, 188, 13, 197, 118, 138, 180,
+    170, 0, 67, 8, 76, 2, 192, 144, 220, 133, 149, 134, 195, 53, 139, 95, 152, 222, 151, 44, 95, 127, 94, 67,
+    50, 107, 67, 119, 2, 1, 0, 133, 254, 207, 65, 25, 2, 0, 16, 0, 109, 0, 0, 8, 119, 2, 0, 188, 192, 130,
+    76, 73, 129, 233, 0, 8,
+];
+
+#[test]
+fn what_lies_as_far_back_as_it_may_is_found() {
+    let again = b"what stands here comes once more, far behind";
+    let content = [&again[..], &vec![0; 300 << 10], again].concat();
+    for limit in [content.len(), 1 << 20, 64 << 20] {
+        assert!(zstd::read(FAR, limit).unwrap() == content, "{limit}");
+    }
+    assert_eq!(zstd::read(FAR, 300 << 10).unwrap_err(), BatchError::TooLarge { limit: 300 << 10 });
 }
 
 #[test]
