@@ -472,7 +472,8 @@ impl Transaction {
         let topic = &mut self.topics[at];
         let Some(open) = topic.partitions[partition].take() else { return Ok(()) };
         self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
-        let mut batch = match open.builder.seal(self.shared.config.compression) {
+        let config = &self.shared.config;
+        let mut batch = match open.builder.seal_at(config.compression, config.levels) {
             Ok(batch) => batch,
             Err(e) => {
                 // Records that were taken are gone: the transaction must not be prepared any more.

@@ -9,7 +9,7 @@ use super::{
     sealed::SealedBatch,
 };
 use crate::{
-    record::{Compression, HeaderRef, RecordRef},
+    record::{Compression, CompressionLevels, HeaderRef, RecordRef},
     wire::varint::{Scratch, signed, signed_len},
 };
 
@@ -112,16 +112,28 @@ impl BatchBuilder {
         self.count == 0
     }
 
+    /// Closes the batch and compresses its records, at the codec's default level.
+    ///
+    /// # Errors
+    /// As [`seal_at`](Self::seal_at).
+    pub fn seal(self, compression: Compression) -> Result<SealedBatch, SealError> {
+        self.seal_at(compression, CompressionLevels::default())
+    }
+
     /// Closes the batch and compresses its records.
     ///
     /// # Errors
     /// [`SealError::Empty`] without records, which brokers refuse; the others if the compression is not built in or its
     /// result passes 2 GiB.
-    pub fn seal(self, compression: Compression) -> Result<SealedBatch, SealError> {
+    pub fn seal_at(
+        self,
+        compression: Compression,
+        levels: CompressionLevels,
+    ) -> Result<SealedBatch, SealError> {
         if self.is_empty() {
             return Err(SealError::Empty);
         }
-        let Some(compressed) = compress::compress(compression, &self.buffer)? else {
+        let Some(compressed) = compress::compress(compression, levels, &self.buffer)? else {
             return Ok(self.finish(0));
         };
         if compressed.len() > MAX_BYTES {
