@@ -8,7 +8,7 @@ mod venv;
 mod writing;
 
 pub use error::ForeignError;
-pub use group::Standing;
+pub use group::{Kept, Standing};
 pub use reading::{Comparison, Isolation, Library, Order, Reading, Record};
 pub use venv::Venv;
 pub use writing::{End, Held, LineForm, Shapes, Step, Writing};
