@@ -1,6 +1,7 @@
 //! What the body of a row stands on.
 
 mod changes;
+mod log;
 
 use std::fmt;
 use std::future::Future;
