@@ -1,10 +1,11 @@
 //! Mixtures of transactions, written by a script and predicted by a model of the log.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::time::Duration;
 
-use kafka_2pc::client::{Client, Isolation, Start, Topic, Transaction};
+use kafka_2pc::client::{Client, Isolation, Start, Topic, Transaction, TransactionalProducer};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc_protocol_tests::foreign::{self, Library, Reading, Record};
 
@@ -95,67 +96,84 @@ impl Model {
     }
 }
 
+/// The producers of a scenario.
+#[derive(Default)]
+struct Players {
+    running: BTreeMap<char, Transaction>,
+    idle: BTreeMap<char, TransactionalProducer>,
+}
+
+impl Players {
+    /// The open transaction of a producer, begun if it has none.
+    async fn transaction(
+        &mut self,
+        bench: &Bench,
+        client: &Client,
+        name: char,
+    ) -> Result<&mut Transaction, Failure> {
+        let free = match self.running.entry(name) {
+            Entry::Occupied(running) => return Ok(running.into_mut()),
+            Entry::Vacant(free) => free,
+        };
+        let ready = if let Some(ready) = self.idle.remove(&name) {
+            ready
+        } else {
+            // Small batches for `s`.
+            let bytes = if name == 's' { 100 } else { 16_384 };
+            let builder = client.transactional_producer(bench.id(&format!("j01{name}")));
+            bench.init_of(builder.batch_size(bytes)).await?
+        };
+        Ok(free.insert(ready.begin()))
+    }
+
+    async fn end(&mut self, bench: &Bench, name: char, commit: bool) -> Shown {
+        let running = self.running.remove(&name);
+        let running = running.ok_or_else(|| Failure::wrong(format!("{name} has nothing to end")))?;
+        let ended = if commit {
+            bench.step("commit", within(running.commit()).await?)?
+        } else {
+            bench.step("abort", within(running.abort()).await?)?
+        };
+        self.idle.insert(name, ended);
+        Ok(())
+    }
+}
+
 /// One scenario, on two partitions of its own.
 async fn play(
     bench: &Bench,
-    client: &Client,
-    topic: &Topic,
+    (client, topic): (&Client, &Topic),
     (number, script): (usize, &str),
     model: &mut Model,
 ) -> Result<Vec<Transaction>, Failure> {
-    let mut running: BTreeMap<char, Transaction> = BTreeMap::new();
-    let mut idle = BTreeMap::new();
+    let mut players = Players::default();
     let mut written = 0;
     model.open.clear();
     for step in script.split(' ') {
         let strange = || Failure::wrong(format!("{step:?} is no step"));
-        let producer = step.chars().next().ok_or_else(strange)?;
-        match &step[1..] {
-            end @ ("!" | "?") => {
-                let transaction = running.remove(&producer).ok_or_else(strange)?;
-                let ended = if end == "!" {
-                    bench.step("commit", within(transaction.commit()).await?)?
-                } else {
-                    bench.step("abort", within(transaction.abort()).await?)?
-                };
-                idle.insert(producer, ended);
-                model.end(producer, end == "!");
-                // What comes next stands behind the markers.
-                let own = partitions_of(number)?;
-                until_ends(client, topic, model, (Isolation::Uncommitted, own)).await?;
-            }
-            writing => {
-                let (partition, count) = writing.split_once('*').ok_or_else(strange)?;
-                let partition = partitions_of(number)?.start + partition.parse::<i32>()?;
-                let count: usize = count.parse()?;
-                let values: Vec<_> =
-                    (written..written + count).map(|i| format!("{number}{producer}{i}")).collect();
-                written += count;
-                let texts: Vec<_> = values.iter().map(String::as_str).collect();
-                if producer == '-' {
-                    bench.write_plain(topic, partition, &texts).await?;
-                } else {
-                    if !running.contains_key(&producer) {
-                        let ready = match idle.remove(&producer) {
-                            Some(ready) => ready,
-                            None => {
-                                let builder =
-                                    client.transactional_producer(bench.id(&format!("j01{producer}")));
-                                // Small batches for `s`.
-                                let bytes = if producer == 's' { 100 } else { 16_384 };
-                                bench.init_of(builder.batch_size(bytes)).await?
-                            }
-                        };
-                        running.insert(producer, ready.begin());
-                    }
-                    let transaction = running.get_mut(&producer).ok_or_else(strange)?;
-                    bench.write(transaction, topic, partition, &texts).await?;
-                }
-                model.write(producer, partition, &values);
-            }
+        let name = step.chars().next().ok_or_else(strange)?;
+        if let end @ ("!" | "?") = &step[1..] {
+            players.end(bench, name, end == "!").await?;
+            model.end(name, end == "!");
+            // What comes next stands behind the markers.
+            until_ends(client, topic, model, (Isolation::Uncommitted, partitions_of(number)?)).await?;
+            continue;
         }
+        let (partition, count) = step[1..].split_once('*').ok_or_else(strange)?;
+        let partition = partitions_of(number)?.start + partition.parse::<i32>()?;
+        let next = written + count.parse::<usize>()?;
+        let values: Vec<_> = (written..next).map(|i| format!("{number}{name}{i}")).collect();
+        written = next;
+        let texts: Vec<_> = values.iter().map(String::as_str).collect();
+        if name == '-' {
+            bench.write_plain(topic, partition, &texts).await?;
+        } else {
+            let transaction = players.transaction(bench, client, name).await?;
+            bench.write(transaction, topic, partition, &texts).await?;
+        }
+        model.write(name, partition, &values);
     }
-    Ok(running.into_values().collect())
+    Ok(players.running.into_values().collect())
 }
 
 /// Fifteen mixtures of commits, aborts, plain records and open transactions are read as they must be, to their ends, by
@@ -166,7 +184,7 @@ pub(super) async fn j01(bench: &Bench) -> Shown {
     let mut model = Model::default();
     let mut open = Vec::new();
     for (number, (name, script)) in SCENARIOS.iter().enumerate() {
-        let played = play(bench, &client, &topic, (number, script), &mut model).await;
+        let played = play(bench, (&client, &topic), (number, script), &mut model).await;
         open.extend(played.map_err(|failure| match failure {
             Failure::Wrong(why) => Failure::wrong(format!("{name}: {why}")),
             other => other,
