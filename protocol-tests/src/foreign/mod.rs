@@ -9,7 +9,7 @@ mod venv;
 mod writing;
 
 pub use error::ForeignError;
-pub use group::Standing;
+pub use group::{Kept, Standing};
 pub use reading::{Comparison, Isolation, Library, Order, Reading, Record};
 pub use shape::lines;
 pub use venv::Venv;

@@ -135,6 +135,15 @@ pub(super) mod testing {
         records(count, Stamp::Idempotent { identity: Identity::new(id, epoch), base_sequence })
     }
 
+    /// One record with this key.
+    pub(crate) fn keyed(key: &str, stamp: Stamp) -> Batch {
+        let mut builder = BatchBuilder::new();
+        builder.append(&RecordRef::value(b"v").with_key(key.as_bytes()), 0).unwrap();
+        let mut sealed = builder.seal(Compression::None).unwrap();
+        sealed.stamp(stamp);
+        produced(&sealed.freeze()).unwrap()
+    }
+
     /// `count` records of nobody in particular.
     pub(crate) fn plain(count: i32) -> Batch {
         records(count, Stamp::Anonymous)

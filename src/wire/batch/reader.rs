@@ -230,6 +230,20 @@ impl Batch {
         self.control().ok().flatten().map(|record| record.control_type)
     }
 
+    /// The batch as compaction leaves one whose records are all gone: its header alone, with offsets and producer.
+    ///
+    /// # Errors
+    /// None that a batch could have which was read.
+    pub fn emptied(&self) -> Result<Self, BatchError> {
+        let mut bytes = self.bytes[..HEADER_BYTES].to_vec();
+        let rest = i32::try_from(HEADER_BYTES - LENGTH_END).unwrap_or(i32::MAX);
+        put(&mut bytes, at::LENGTH, rest.to_be_bytes());
+        put(&mut bytes, at::ATTRIBUTES, (self.header.attributes & !bit::CODEC).to_be_bytes());
+        put(&mut bytes, at::COUNT, 0i32.to_be_bytes());
+        put_crc(&mut bytes);
+        Self::parse(bytes.into())
+    }
+
     /// A copy of the batch as a broker appends it: at `base_offset`, by the leader of `leader_epoch`, and with the time
     /// of appending where the topic asks for it (`LogAppendTime`), in milliseconds. Only the time costs a new checksum.
     ///
