@@ -323,6 +323,47 @@ async fn the_leader_epoch_of_what_was_read_is_told() -> Outcome {
     Ok(())
 }
 
+/// Committed values, one transaction each, and then a log that lost the last two of three.
+async fn truncated() -> Result<(Broker, Client, Consumer), Box<dyn Error>> {
+    let (broker, client) = started(2).await?;
+    broker.create_topic("t", 1)?;
+    for value in ["0", "2", "4"] {
+        write(&client, value, 0, &[value]).await?.commit().await?;
+        settled(&client).await?;
+    }
+    let mut consumer = client.consumer().build();
+    consumer.assign([(place(0), Start::Beginning)]);
+    assert_eq!(values(&mut consumer, 3).await?, ["0", "2", "4"]);
+    broker.truncate(&place(0), 2)?;
+    for value in ["2b", "4b", "6b"] {
+        write(&client, value, 0, &[value]).await?.commit().await?;
+        settled(&client).await?;
+    }
+    Ok((broker, client, consumer))
+}
+
+#[tokio::test]
+async fn a_log_that_was_truncated_is_noticed_before_its_new_records_are_read() -> Outcome {
+    let (_broker, client, mut consumer) = truncated().await?;
+    for _ in 0..2 {
+        let error = consumer.next_batch().await.unwrap_err();
+        // The last marker may have been passed over.
+        let ConsumerError::Truncated { position: position @ (5 | 6), kept: 2, .. } = &error else {
+            return Err(error.into());
+        };
+        assert_eq!(consumer.position(&place(0)), Some(*position), "{error}");
+    }
+    consumer.seek(&place(0), Start::Offset(2));
+    assert_eq!(values(&mut consumer, 3).await?, ["2b", "4b", "6b"]);
+
+    // A position that was kept, and the epoch with it.
+    let mut restored = client.consumer().out_of_range(OutOfRangePolicy::Latest).build();
+    restored.add(place(0), Start::Offset(5), TopicId::UNKNOWN);
+    restored.read_at_epoch(&place(0), Some(0));
+    assert_eq!(values(&mut restored, 3).await?, ["2b", "4b", "6b"], "on from where the logs part");
+    Ok(())
+}
+
 #[tokio::test]
 async fn offsets_are_found_by_time() -> Outcome {
     let (broker, client) = started(1).await?;

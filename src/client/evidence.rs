@@ -75,6 +75,7 @@ async fn fetch(router: &Router, place: &TopicPartition, from: i64) -> Option<Evi
             topic_id: TopicId::UNKNOWN,
             offset: from,
             max_bytes,
+            last_epoch: None,
         }],
     };
     let answer = router.ask(node, Purpose::Fetch, call).await.ok()?;

@@ -39,7 +39,13 @@ pub struct FetchTarget {
     pub offset: i64,
     /// The most bytes of this partition.
     pub max_bytes: i32,
+    /// The leader epoch of what was read before `offset`, if known. From version 12 on, a leader whose log is another one
+    /// there says where they part, and gives no records.
+    pub last_epoch: Option<i32>,
 }
+
+/// The first version that asks with the epoch of what was read last.
+const LAST_EPOCH: i16 = 12;
 
 impl Call for Fetch {
     type Answer = FetchResponse;
@@ -59,7 +65,7 @@ impl Call for Fetch {
                 .with_partition(t.partition.partition)
                 .with_current_leader_epoch(-1)
                 .with_fetch_offset(t.offset)
-                .with_last_fetched_epoch(-1)
+                .with_last_fetched_epoch(t.last_epoch.filter(|_| head.version >= LAST_EPOCH).unwrap_or(-1))
                 .with_log_start_offset(-1)
                 .with_partition_max_bytes(t.max_bytes)
         };

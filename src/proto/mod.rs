@@ -28,4 +28,5 @@ pub mod resume;
 pub mod sealed;
 pub mod settle;
 pub mod transaction;
+pub mod truncation;
 pub mod verdict;

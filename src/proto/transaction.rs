@@ -201,7 +201,8 @@ impl Transaction {
             }
             State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
         }
-        if self.version < TransactionVersion::V2 && !self.members.contains(&partition) {
+        let is_added = self.members.contains(&partition) || self.adding.contains(&partition);
+        if self.version < TransactionVersion::V2 && !is_added {
             self.to_add.insert(partition.clone());
         }
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });

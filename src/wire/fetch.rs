@@ -51,6 +51,8 @@ pub struct FetchPartition {
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// A nearer replica to fetch from (KIP-392).
     pub preferred_read_replica: Option<NodeId>,
+    /// Where the reader's log and this one part, if the request told the epoch of what was read last (version 12).
+    pub diverging: Option<EpochEnd>,
     /// The partition's leader, where the broker corrects the client (version 12).
     pub current_leader: Option<CurrentLeader>,
     /// The batches, the last of which may be cut; see [`Batches`](super::batch::Batches).
@@ -64,6 +66,15 @@ pub struct AbortedTransaction {
     pub producer_id: i64,
     /// Its first offset in the partition; its abort marker ends it.
     pub first_offset: i64,
+}
+
+/// The end of a leader epoch in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EpochEnd {
+    /// The largest epoch in the log that is not above the one that was asked about.
+    pub epoch: i32,
+    /// The offset behind the last record of it.
+    pub end_offset: i64,
 }
 
 /// A partition's leader as the broker knows it.

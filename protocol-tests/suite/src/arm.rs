@@ -125,7 +125,13 @@ impl Arm {
             Need::QuickSweep if given => Some("a quick sweep of timed out transactions".to_owned()),
             Need::Rules if given => Some("access rules of its own".to_owned()),
             Need::QuickExpiry if given => Some("a quick expiry of transactional ids".to_owned()),
-            Need::ThreeNodes | Need::Power | Need::QuickSweep | Need::Rules | Need::QuickExpiry => None,
+            Need::QuickCleaner if given => Some("a quick cleaner of compacted topics".to_owned()),
+            Need::ThreeNodes
+            | Need::Power
+            | Need::QuickSweep
+            | Need::Rules
+            | Need::QuickExpiry
+            | Need::QuickCleaner => None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What the body of a row stands on.
 
 mod changes;
+mod log;
 
 use std::fmt;
 use std::future::Future;
@@ -401,7 +402,7 @@ pub fn fresh(name: &str) -> String {
 }
 
 /// The foreign clients, installed at first use.
-fn venv() -> Result<Venv, Failure> {
+pub(crate) fn venv() -> Result<Venv, Failure> {
     static VENV: std::sync::Mutex<Option<Venv>> = std::sync::Mutex::new(None);
     let mut venv = VENV.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match venv.as_ref() {

@@ -1,10 +1,10 @@
 //! Access rules of a real cluster that obeys them (`needs = ["rules"]`).
 
-use kafka_2pc::broker::{Fault, Reaction};
-use kafka_2pc::ids::TransactionalId;
+use kafka_2pc::broker::{self, Denial, Fault, Reaction};
+use kafka_2pc::ids::{GroupId, TransactionalId};
 use kafka_2pc::wire::api::Api;
-use kafka_protocol::messages::CreateAclsRequest;
 use kafka_protocol::messages::create_acls_request::AclCreation;
+use kafka_protocol::messages::{CreateAclsRequest, HeartbeatRequest};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::bench::{Bench, within};
@@ -39,6 +39,13 @@ pub enum Operation {
 
 /// TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 const ID_DENIED: i16 = 53;
+/// GROUP_AUTHORIZATION_FAILED.
+const GROUP_DENIED: i16 = 30;
+
+/// What the embedded broker is told about a group.
+fn unreadable(group: &GroupId) -> Denial {
+    Denial::of(broker::Operation::Read, broker::Resource::Group(group.to_string()))
+}
 
 impl Bench {
     /// Everybody may do this with the resource, and nothing that no rule allows: a first rule forbids the rest.
@@ -87,6 +94,47 @@ impl Bench {
         }
         self.allow(Resource::TransactionalId, id.as_str(), Operation::All).await?;
         self.until_initialized(id, 0).await
+    }
+
+    /// From now on nobody may commit offsets of a group.
+    ///
+    /// # Errors
+    /// The cluster does not take the rule.
+    pub async fn forbid_group(&self, group: &GroupId) -> Shown {
+        if let Ok(broker) = self.embedded() {
+            broker.deny(unreadable(group));
+            return Ok(());
+        }
+        self.allow(Resource::Group, group.as_str(), Operation::Describe).await?;
+        self.until_read(group, |code| code == GROUP_DENIED).await
+    }
+
+    /// Takes [`forbid_group`](Self::forbid_group) back.
+    ///
+    /// # Errors
+    /// The cluster does not take the rule.
+    pub async fn allow_group(&self, group: &GroupId) -> Shown {
+        if let Ok(broker) = self.embedded() {
+            broker.allow(&unreadable(group));
+            return Ok(());
+        }
+        self.allow(Resource::Group, group.as_str(), Operation::All).await?;
+        self.until_read(group, |code| code != GROUP_DENIED).await
+    }
+
+    /// A heartbeat of nobody's needs the same right as offsets do.
+    async fn until_read(&self, group: &GroupId, is_so: impl Fn(i16) -> bool) -> Shown {
+        let mut raw = Raw::connect(&self.address()).await?;
+        let request = HeartbeatRequest::default()
+            .with_group_id(StrBytes::from_string(group.to_string()).into())
+            .with_member_id(StrBytes::from_static_str("nobody"));
+        within(async {
+            while !is_so(raw.ask(3, &request).await?.error_code) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            Ok::<_, Failure>(())
+        })
+        .await?
     }
 
     /// Brokers obey a rule a moment after they took it.

@@ -32,6 +32,8 @@ pub enum Need {
     Rules,
     /// Transactional ids that are forgotten when they were not used for some seconds.
     QuickExpiry,
+    /// Compacted topics that are looked at often.
+    QuickCleaner,
 }
 
 impl Need {
@@ -44,6 +46,7 @@ impl Need {
                 ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
                 ("allow.everyone.if.no.acl.found", "true"),
             ],
+            Self::QuickCleaner => &[("log.cleaner.backoff.ms", "200")],
             Self::QuickExpiry => &[
                 ("transactional.id.expiration.ms", "3000"),
                 ("transaction.remove.expired.transaction.cleanup.interval.ms", "500"),

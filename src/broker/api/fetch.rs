@@ -5,6 +5,8 @@
 //! - Version 13 names topics by id.
 //! - Sessions are not kept: every answer carries session id 0, so that clients ask in full each time. A request that
 //!   names a session gets FETCH_SESSION_ID_NOT_FOUND.
+//! - Before version 10, Kafka 3 refuses a topic that keeps its batches in zstd: UNSUPPORTED_COMPRESSION_TYPE.
+//! - A reader that tells the epoch of what it read last (version 12) learns where its log and this one part.
 //! - On an error all offsets are -1.
 
 use std::time::Duration;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{
-    AbortedTransaction, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+    AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
 };
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
@@ -22,7 +24,12 @@ use crate::broker::cluster::Cluster;
 use crate::broker::log::{Aborted, Isolation};
 use crate::broker::profile::{Profile, Quirk};
 use crate::broker::shared::Context;
+use crate::broker::topics::{Partition, Topic};
 use crate::ids::{TopicId, TopicName};
+use crate::record::Compression;
+
+/// From this version on, readers know zstd (KIP-110).
+const ZSTD: i16 = 10;
 
 impl Handler for FetchRequest {
     type Response = FetchResponse;
@@ -85,7 +92,8 @@ fn is_ready(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, versio
             let log = &partition.log;
             let within =
                 log.start_offset() <= wanted.fetch_offset && wanted.fetch_offset <= log.high_watermark();
-            if !within || is_stale(wanted, partition.leader_epoch).is_some() {
+            let stale = is_stale(wanted, partition.leader_epoch).is_some();
+            if !within || stale || !matches!(diverging(wanted, partition), Ok(None)) {
                 return true;
             }
             let limit = usize::try_from(wanted.partition_max_bytes).unwrap_or(0).max(1);
@@ -107,6 +115,9 @@ fn read(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i
             let limit = usize::try_from(wanted.partition_max_bytes).unwrap_or(0).min(left);
             let limit = if limit == 0 && !empty { None } else { Some(limit) };
             let data = match &name {
+                Ok(name) if version < ZSTD && hides_zstd(cluster, ctx, name) => {
+                    failed(wanted.partition, ResponseError::UnsupportedCompressionType.code())
+                }
                 Ok(name) => partition(cluster, (ctx, name), request.isolation_level, wanted, limit),
                 Err(error) => failed(wanted.partition, error.code()),
             };
@@ -126,6 +137,12 @@ fn read(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i
         );
     }
     FetchResponse::default().with_responses(topics)
+}
+
+/// Does the topic keep its batches in zstd, and this broker say so? What a producer chose is not looked at.
+fn hides_zstd(cluster: &Cluster, ctx: &Context, name: &TopicName) -> bool {
+    ctx.shared.config.profile.has(Quirk::ZstdTopicRefused)
+        && cluster.topics.named(name).and_then(Topic::compression) == Some(Compression::Zstd)
 }
 
 fn partition(
@@ -149,20 +166,25 @@ fn partition(
         return misled(cluster, name, wanted.partition, error);
     }
     let log = &partition.log;
-    let read = match limit {
-        Some(limit) => log.read(wanted.fetch_offset, isolation, limit),
-        None => Ok(crate::broker::log::Read::default()),
+    let data = PartitionData::default()
+        .with_partition_index(wanted.partition)
+        .with_high_watermark(log.high_watermark())
+        .with_last_stable_offset(log.last_stable_offset())
+        .with_log_start_offset(log.start_offset());
+    let read = match (diverging(wanted, partition), limit) {
+        (Err(error), _) => Err(error),
+        (Ok(Some(end)), _) => {
+            let none = Some(bytes::Bytes::new());
+            return data.with_aborted_transactions(None).with_records(none).with_diverging_epoch(end);
+        }
+        (Ok(None), Some(limit)) => log.read(wanted.fetch_offset, isolation, limit),
+        (Ok(None), None) => Ok(crate::broker::log::Read::default()),
     };
     let read = match read {
         Ok(read) => read,
         Err(error) => return failed(wanted.partition, error.code()),
     };
-    PartitionData::default()
-        .with_partition_index(wanted.partition)
-        .with_high_watermark(log.high_watermark())
-        .with_last_stable_offset(log.last_stable_offset())
-        .with_log_start_offset(log.start_offset())
-        .with_aborted_transactions(aborted_list(profile, isolation, &read.aborted))
+    data.with_aborted_transactions(aborted_list(profile, isolation, &read.aborted))
         .with_records(Some(read.records))
 }
 
@@ -183,6 +205,18 @@ fn aborted_list(
         list.reverse();
     }
     Some(list)
+}
+
+/// Where the reader's log and this one part; nothing if what it read last is here.
+fn diverging(wanted: &FetchPartition, at: &Partition) -> Result<Option<EpochEndOffset>, ResponseError> {
+    let last = wanted.last_fetched_epoch;
+    if last < 0 {
+        return Ok(None);
+    }
+    let known = at.log.end_of_epoch(last, at.leader_epoch);
+    let (epoch, end) = known.ok_or(ResponseError::OffsetOutOfRange)?;
+    let parted = epoch < last || end < wanted.fetch_offset;
+    Ok(parted.then(|| EpochEndOffset::default().with_epoch(epoch).with_end_offset(end)))
 }
 
 fn is_stale(wanted: &FetchPartition, leader_epoch: i32) -> Option<ResponseError> {

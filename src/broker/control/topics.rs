@@ -6,6 +6,7 @@ use super::Broker;
 use crate::broker::cluster::NewTopic;
 use crate::broker::election::NewLeader;
 use crate::broker::error::BrokerError;
+use crate::broker::topics::Partition;
 use crate::ids::{TopicId, TopicName, TopicPartition};
 
 impl Broker {
@@ -88,6 +89,35 @@ impl Broker {
         let topic = cluster.topics.named_mut(&partition.topic);
         let found = topic.and_then(|t| t.partition_mut(partition.partition));
         found.map(|p| p.log.forget_idle_producers()).ok_or(BrokerError::UnknownPartition(partition.clone()))
+    }
+
+    /// Compacts a partition below its last stable offset, as Kafka does with `cleanup.policy=compact` when markers need not
+    /// be kept any longer (`delete.retention.ms=0`), whatever the topic's settings are. A batch of which a record stays,
+    /// stays whole.
+    ///
+    /// # Errors
+    /// [`BrokerError::UnknownPartition`].
+    pub fn compact(&self, partition: &TopicPartition) -> Result<(), BrokerError> {
+        self.with_log(partition, |found| found.log.compact())
+    }
+
+    /// Cuts a partition's log off at the batch that holds `offset`, as an unclean election does: the next replica leads it,
+    /// with a higher leader epoch, and never had what came behind. Coordinators do not notice.
+    ///
+    /// # Errors
+    /// [`BrokerError::UnknownPartition`].
+    pub fn truncate(&self, partition: &TopicPartition, offset: i64) -> Result<(), BrokerError> {
+        self.with_log(partition, |found| found.log.truncate(offset))?;
+        self.lead(partition, NewLeader::Next)
+    }
+
+    fn with_log(&self, at: &TopicPartition, change: impl FnOnce(&mut Partition)) -> Result<(), BrokerError> {
+        let mut cluster = self.shared.cluster();
+        let found = cluster.topics.named_mut(&at.topic).and_then(|t| t.partition_mut(at.partition));
+        found.map(change).ok_or_else(|| BrokerError::UnknownPartition(at.clone()))?;
+        drop(cluster);
+        self.shared.announce();
+        Ok(())
     }
 
     /// Removes all records before `offset`; -1 removes all.

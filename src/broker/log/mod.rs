@@ -5,6 +5,8 @@
 //!   |--- decided ... markers ---|--- open transactions ---|
 //! ```
 
+mod compact;
+mod epochs;
 pub(crate) mod marker;
 pub(crate) mod producers;
 #[cfg(test)]

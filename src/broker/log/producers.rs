@@ -36,6 +36,13 @@ struct Remembered {
     timestamp: i64,
 }
 
+impl Remembered {
+    fn last_offset(&self) -> i64 {
+        // Sequences wrap to 0 behind the largest.
+        self.base_offset + i64::from(self.last_sequence.wrapping_sub(self.first_sequence) & i32::MAX)
+    }
+}
+
 /// One producer id on one partition.
 #[derive(Debug, Clone)]
 pub(crate) struct Producer {
@@ -72,6 +79,17 @@ impl Producer {
     /// The sequence of the last remembered record; -1 when none is.
     pub(crate) fn last_sequence(&self) -> i32 {
         self.batches.back().map_or(-1, |b| b.last_sequence)
+    }
+
+    /// The last offset of what the producer wrote in its present epoch, if it did.
+    pub(crate) fn last_data_offset(&self) -> Option<i64> {
+        self.batches.back().map(Remembered::last_offset)
+    }
+
+    /// The log ends at `end` now.
+    pub(crate) fn truncated(&mut self, end: i64) {
+        self.batches.retain(|batch| batch.last_offset() < end);
+        self.open_from = self.open_from.filter(|first| *first < end);
     }
 
     /// The same batch, if it is one of the last five of the same epoch.

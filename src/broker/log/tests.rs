@@ -23,7 +23,12 @@ fn marker(id: i64, epoch: i16, outcome: Outcome, version: i8) -> Marker {
     }
 }
 
-fn end(log: &mut PartitionLog, id: i64, epoch: i16, outcome: Outcome) -> Result<(), ResponseError> {
+pub(super) fn end(
+    log: &mut PartitionLog,
+    id: i64,
+    epoch: i16,
+    outcome: Outcome,
+) -> Result<(), ResponseError> {
     log.append_marker(&marker(id, epoch, outcome, 1), MARKERS)
 }
 

@@ -44,6 +44,20 @@ pub enum ConsumerError {
         /// The offsets that the log holds.
         available: Range<i64>,
     },
+    /// The log was truncated: records that were read are not in it any more, and others may stand at their offsets. Seek to
+    /// `kept` to go on with these.
+    #[error(
+        "{partition}: the log was truncated behind offset {kept} (the end not included) by an unclean election: records \
+         that were read before offset {position} are lost in it"
+    )]
+    Truncated {
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset that was to be read.
+        position: i64,
+        /// The offset up to which the log is the one that was read.
+        kept: i64,
+    },
     /// What the broker sent can't be read.
     #[error("{partition}: what stands at offset {offset} can't be read: {source}")]
     Unreadable {

@@ -48,15 +48,18 @@ pub enum Start {
 }
 
 /// What is done when the position is not in the log (`auto.offset.reset`), because retention or DeleteRecords removed
-/// it, or because it never was there.
+/// it, or because it never was there. And what is done when the log was truncated below the position, by an unclean
+/// election (KIP-320).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutOfRangePolicy {
-    /// [`ConsumerError::OutOfRange`] (`none`).
+    /// [`ConsumerError::OutOfRange`] and [`ConsumerError::Truncated`] (`none`).
     #[default]
     Error,
-    /// Reading goes on at the log's start (`earliest`), with a warning that tells how much is skipped.
+    /// Reading goes on at the log's start (`earliest`), with a warning that tells how much is skipped; in a truncated log
+    /// where it parts from what was read.
     Earliest,
-    /// Reading goes on behind what is there (`latest`), with a warning.
+    /// Reading goes on behind what is there (`latest`), with a warning; in a truncated log where it parts from what was
+    /// read.
     Latest,
 }
 
@@ -200,6 +203,15 @@ impl Consumer {
         self.unassign(&partition);
         self.generations += 1;
         self.partitions.push(Partition::new(partition, start, self.generations).of_topic(topic));
+    }
+
+    /// What was read before the position of an assigned partition stood at this leader epoch, as
+    /// [`leader_epoch`](Self::leader_epoch) told it when the position was kept: a log that was truncated since is then
+    /// noticed ([`ConsumerError::Truncated`]). Without it, that is so from the first batch on.
+    pub fn read_at_epoch(&mut self, partition: &TopicPartition, leader_epoch: Option<i32>) {
+        if let Some(p) = self.partitions.iter_mut().find(|p| p.place == *partition) {
+            p.set_leader_epoch(leader_epoch);
+        }
     }
 
     /// Reads a partition no longer.
@@ -449,9 +461,9 @@ impl Consumer {
     }
 
     fn read(&mut self, now: Moment, want: &Want, fetched: Fetched) -> Result<(), ConsumerError> {
-        let isolation = self.fetch.isolation;
+        let (isolation, policy) = (self.fetch.isolation, self.out_of_range);
         let Some(partition) = self.wanted(want) else { return Ok(()) };
-        if partition.fetched(now, isolation, fetched)? == Step::Ranging {
+        if partition.fetched(now, (isolation, policy), fetched)? == Step::Ranging {
             self.jobs.push(read::range(Arc::clone(&self.router), want.clone()).boxed());
         }
         Ok(())

@@ -14,11 +14,12 @@ use crate::{
     proto::{
         backoff::Backoff,
         read_committed::{BatchContent, BatchSeen, Filter, Sight},
+        truncation,
         verdict::MetadataVerdict,
     },
     wire::{
         batch::{Batch, BatchError, Batches, Tail},
-        fetch::FetchPartition,
+        fetch::{EpochEnd, FetchPartition},
     },
 };
 
@@ -106,6 +107,11 @@ impl Partition {
         self.leader_epoch
     }
 
+    /// What was read before the position stood at this epoch.
+    pub(super) fn set_leader_epoch(&mut self, epoch: Option<i32>) {
+        self.leader_epoch = epoch;
+    }
+
     pub(super) fn seek(&mut self, start: Start, generation: u64) {
         self.generation = generation;
         self.buffer = None;
@@ -144,6 +150,7 @@ impl Partition {
             generation: self.generation,
             at: self.at,
             max_bytes: self.max_bytes.max(settings.max_partition_bytes),
+            last_epoch: self.leader_epoch,
         }
     }
 
@@ -252,7 +259,7 @@ impl Partition {
     pub(super) fn fetched(
         &mut self,
         now: Moment,
-        isolation: Isolation,
+        (isolation, policy): (Isolation, OutOfRangePolicy),
         fetched: Fetched,
     ) -> Result<Step, ConsumerError> {
         match fetched {
@@ -265,6 +272,7 @@ impl Partition {
                 self.keep(isolation, payload);
             }
             Fetched::OutOfRange => self.step = Step::Ranging,
+            Fetched::Diverged(end) => self.diverged(now, policy, end)?,
             Fetched::Moved => self.retry(now, Step::FindLeader),
             Fetched::Retry => self.retry(now, Step::Idle),
             Fetched::Denied => {
@@ -295,6 +303,32 @@ impl Partition {
         }
     }
 
+    /// The leader's log is another one than what was read last stood in.
+    fn diverged(
+        &mut self,
+        now: Moment,
+        policy: OutOfRangePolicy,
+        end: EpochEnd,
+    ) -> Result<(), ConsumerError> {
+        self.retry(now, Step::Idle);
+        let position = self.position().unwrap_or(0);
+        let Some(kept) = truncation::kept(position, self.leader_epoch, end) else { return Ok(()) };
+        match policy {
+            OutOfRangePolicy::Error => {
+                Err(ConsumerError::Truncated { partition: self.place.clone(), position, kept })
+            }
+            OutOfRangePolicy::Earliest | OutOfRangePolicy::Latest => {
+                tracing::warn!(
+                    partition = %self.place, position, kept,
+                    "the log was truncated: reading goes on where it is still the one that was read"
+                );
+                self.leader_epoch = None;
+                self.go_to(Start::Offset(kept));
+                Ok(())
+            }
+        }
+    }
+
     /// The position was not in the log, and this is what the log holds.
     pub(super) fn out_of_range(
         &mut self,
@@ -306,6 +340,8 @@ impl Partition {
         let (available, wanted) = (range?, self.position().unwrap_or(-1));
         // A record may have come, or a leader with more of the log, since the answer that said otherwise.
         if available.contains(&wanted) || wanted == available.end {
+            // Or it is the epoch of what was read last that the leader can't place.
+            self.leader_epoch = None;
             return Ok(());
         }
         let start = match policy {

@@ -14,7 +14,7 @@ use crate::{
     proto::verdict::{self, FetchVerdict, ListOffsetsVerdict},
     wire::{
         code::ErrorCode,
-        fetch::{FetchPartition, FetchResponse},
+        fetch::{EpochEnd, FetchPartition, FetchResponse},
     },
 };
 
@@ -46,6 +46,8 @@ pub(super) struct Want {
     pub(super) generation: u64,
     pub(super) at: Start,
     pub(super) max_bytes: i32,
+    /// The leader epoch of what was read last.
+    pub(super) last_epoch: Option<i32>,
 }
 
 /// What became of it.
@@ -54,6 +56,8 @@ pub(super) enum Fetched {
     Start(i64),
     Payload(FetchPartition),
     OutOfRange,
+    /// The leader's log is another one than what was read last stood in.
+    Diverged(EpochEnd),
     /// Its leader is another one, or does not answer.
     Moved,
     Retry,
@@ -163,7 +167,13 @@ async fn fetch(
     let target = |want: &Want| match want.at {
         Start::Offset(offset) => {
             let (partition, topic_id) = (want.place.clone(), want.topic_id);
-            Some(FetchTarget { partition, topic_id, offset, max_bytes: want.max_bytes })
+            Some(FetchTarget {
+                partition,
+                topic_id,
+                offset,
+                max_bytes: want.max_bytes,
+                last_epoch: want.last_epoch,
+            })
         }
         Start::Beginning | Start::End => None,
     };
@@ -191,6 +201,7 @@ fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
         .next();
     let code = ErrorCode::from_code(found.as_ref().map_or(answer.error_code, |part| part.error_code));
     match (verdict::fetch(0, code), found) {
+        (FetchVerdict::Read, Some(FetchPartition { diverging: Some(end), .. })) => Fetched::Diverged(end),
         (FetchVerdict::Read, Some(part)) => Fetched::Payload(part),
         (FetchVerdict::Read, None) | (FetchVerdict::RetryAfterMetadata, _) => Fetched::Moved,
         (FetchVerdict::Retry | FetchVerdict::SessionLost, _) => Fetched::Retry,

@@ -193,6 +193,19 @@ fn version_1_adds_partitions_before_it_produces_and_one_request_at_a_time() {
 }
 
 #[test]
+fn a_partition_that_is_being_added_is_not_asked_for_again() {
+    for (fact, again) in [(AddFact::Added, 0), (AddFact::Retry, 1)] {
+        let mut rig = Rig::new(TransactionVersion::V1);
+        assert_eq!(rig.write(0)[0], Effect::AddPartitions(vec![p(0)]));
+        let mut effects = rig.write(0);
+        effects.extend(rig.feed(Input::Added(fact)));
+        effects.extend(rig.later());
+        let adds = effects.iter().filter(|e| matches!(e, Effect::AddPartitions(_))).count();
+        assert_eq!(adds, again);
+    }
+}
+
+#[test]
 fn prepare_waits_for_an_add_that_is_under_way() {
     let mut rig = Rig::new(TransactionVersion::V1);
     rig.write(0);

@@ -42,6 +42,7 @@ impl Reader {
     fn add(&mut self, split: KafkaSplit) {
         if !split.is_finished() {
             self.consumer.add(split.place.clone(), Start::Offset(split.next), split.topic_id);
+            self.consumer.read_at_epoch(&split.place, split.leader_epoch);
         }
         self.splits.insert(split.place.clone(), split);
     }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{AbortedTransaction, CurrentLeader, FetchError, FetchPartition, FetchResponse, FetchTopic};
+use super::{
+    AbortedTransaction, CurrentLeader, EpochEnd, FetchError, FetchPartition, FetchResponse, FetchTopic,
+};
 use crate::{
     ids::{NodeId, TopicId, TopicName},
     wire::cursor::{Cursor, Fault},
@@ -16,7 +18,8 @@ pub(super) const FIRST_PREFERRED_REPLICA: i16 = 11;
 pub(super) const FIRST_FLEXIBLE: i16 = 12;
 pub(super) const FIRST_TOPIC_IDS: i16 = 13;
 
-/// The tagged field of a partition that names its leader.
+/// The tagged fields of a partition that tell where logs part, and its leader.
+const TAG_DIVERGING_EPOCH: u32 = 0;
 const TAG_CURRENT_LEADER: u32 = 1;
 
 /// No list gets room for more elements than this before they were read.
@@ -86,6 +89,7 @@ impl<'a> Reader<'a> {
             log_start_offset: if self.version >= FIRST_LOG_START { self.i64()? } else { -1 },
             aborted_transactions: self.nullable_list(Self::aborted, smallest::ABORTED)?,
             preferred_read_replica: None,
+            diverging: None,
             current_leader: None,
             records: Bytes::new(),
         };
@@ -95,7 +99,7 @@ impl<'a> Reader<'a> {
         if let Some(length) = self.nullable_count()? {
             partition.records = self.bytes(length)?;
         }
-        partition.current_leader = self.partition_tags()?;
+        (partition.diverging, partition.current_leader) = self.partition_tags()?;
         Ok(partition)
     }
 
@@ -110,10 +114,16 @@ impl<'a> Reader<'a> {
         self.each_tag(|_, _| Ok(()))
     }
 
-    /// Passes over a partition's tagged fields, but for the leader.
-    fn partition_tags(&mut self) -> Result<Option<CurrentLeader>, FetchError> {
-        let mut leader = None;
+    /// Passes over a partition's tagged fields, but for two.
+    fn partition_tags(&mut self) -> Result<(Option<EpochEnd>, Option<CurrentLeader>), FetchError> {
+        let (mut diverging, mut leader) = (None, None);
         self.each_tag(|tag, field| {
+            if tag == TAG_DIVERGING_EPOCH {
+                let (epoch, end_offset) = (field.i32()?, field.i64()?);
+                field.tags()?;
+                // What it is without anything to say.
+                diverging = (epoch >= 0 || end_offset >= 0).then_some(EpochEnd { epoch, end_offset });
+            }
             if tag == TAG_CURRENT_LEADER {
                 let (leader_id, leader_epoch) = (NodeId(field.i32()?), field.i32()?);
                 field.tags()?;
@@ -121,7 +131,7 @@ impl<'a> Reader<'a> {
             }
             Ok(())
         })?;
-        Ok(leader)
+        Ok((diverging, leader))
     }
 
     /// Hands each tagged field to `f`, with a reader of its own that ends where the field ends.

@@ -59,9 +59,12 @@ fn foreign_partition(version: i16, partition: &FetchPartition) -> PartitionData 
         .with_preferred_read_replica(BrokerId(partition.preferred_read_replica.map_or(-1, |node| node.0)))
         .with_records(Some(partition.records.clone()));
     if version >= FIRST_FLEXIBLE {
-        foreign = foreign
-            .with_diverging_epoch(EpochEndOffset::default().with_epoch(3).with_end_offset(4))
-            .with_unknown_tagged_field(9, Bytes::from_static(b"and later"));
+        foreign = foreign.with_unknown_tagged_field(9, Bytes::from_static(b"and later"));
+    }
+    if let Some(diverging) = partition.diverging {
+        foreign = foreign.with_diverging_epoch(
+            EpochEndOffset::default().with_epoch(diverging.epoch).with_end_offset(diverging.end_offset),
+        );
     }
     if let Some(leader) = partition.current_leader {
         foreign = foreign.with_current_leader(
@@ -93,7 +96,7 @@ fn trimmed(version: i16, mut response: FetchResponse) -> FetchResponse {
             partition.preferred_read_replica = None;
         }
         if version < FIRST_FLEXIBLE {
-            partition.current_leader = None;
+            (partition.diverging, partition.current_leader) = (None, None);
         }
     }
     response
@@ -105,11 +108,13 @@ fn any_partition() -> impl Strategy<Value = FetchPartition> {
     let leader = (0..9i32, any::<i32>())
         .prop_map(|(id, leader_epoch)| CurrentLeader { leader_id: NodeId(id), leader_epoch });
     let offsets = (any::<i64>(), any::<i64>(), any::<i64>());
+    let diverging = (0..i32::MAX, 0..i64::MAX).prop_map(|(epoch, end_offset)| EpochEnd { epoch, end_offset });
     let rest = (
         option::of(vec(aborted, 0..5)),
         option::of((0..i32::MAX).prop_map(NodeId)),
         option::of(leader),
         vec(any::<u8>(), 0..200),
+        option::of(diverging),
     );
     (any::<i32>(), any::<i16>(), offsets, rest).prop_map(|(index, error_code, offsets, rest)| {
         FetchPartition {
@@ -120,6 +125,7 @@ fn any_partition() -> impl Strategy<Value = FetchPartition> {
             log_start_offset: offsets.2,
             aborted_transactions: rest.0,
             preferred_read_replica: rest.1,
+            diverging: rest.4,
             current_leader: rest.2,
             records: rest.3.into(),
         }
@@ -185,6 +191,7 @@ fn records_are_slices_of_the_response() {
         log_start_offset: 0,
         aborted_transactions: None,
         preferred_read_replica: None,
+        diverging: None,
         current_leader: None,
         records,
     };

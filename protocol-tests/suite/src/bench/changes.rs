@@ -1,5 +1,6 @@
 //! What rows do to the cluster itself: refusals, topics, leaders, the level of transactions.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,6 +184,53 @@ impl Bench {
             }
         })
         .await?
+    }
+
+    /// A topic of one partition on the nodes 2 and 3, which elects a leader that lacks records rather than none.
+    ///
+    /// # Errors
+    /// The cluster does not create it.
+    pub async fn careless_topic(&self, client: &Client) -> Result<Topic, Failure> {
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let topic = kafka::Topic {
+            assignment: vec![vec![2, 3]],
+            configs: vec![
+                setting("unclean.leader.election.enable", "true"),
+                setting("min.insync.replicas", "1"),
+            ],
+            ..kafka::Topic::new(&super::fresh("careless"), 1)
+        };
+        let (bootstrap, name) = (self.bootstrap(), topic.name.clone());
+        blocking(move || kafka::create_topic(&bootstrap, &topic)).await??;
+        Ok(within(client.topic(&name)).await??)
+    }
+
+    /// What `work` writes to a partition of a [careless topic](Self::careless_topic) is lost: the only replica that has it
+    /// dies, and the other one is elected.
+    ///
+    /// # Errors
+    /// `work` fails, or the arm gives no power over its nodes.
+    pub async fn lose(&self, at: &TopicPartition, work: impl Future<Output = Shown>) -> Shown {
+        let (leader, replicas) = self.leader(at).await?;
+        let other = replicas.into_iter().find(|node| *node != leader);
+        let other = other.ok_or_else(|| Failure::wrong("one replica is not enough"))?;
+        if let Ok(broker) = self.embedded() {
+            let topic = Client::new(self.config()?).topic(&at.topic).await?;
+            let end = self.log(&topic).await?.last().map_or(0, |batch| batch.header().next_offset());
+            work.await?;
+            return Ok(broker.truncate(at, end)?);
+        }
+        self.kill_node(other).await?;
+        work.await?;
+        self.kill_node(leader).await?;
+        self.start_node(other).await?;
+        within(async {
+            while self.leader(at).await.map_or(-1, |(leader, _)| leader) != other {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await?;
+        self.restart_node(leader).await
     }
 
     /// Another node becomes the coordinator of a transactional id, while all of them live. Returns it.

@@ -145,6 +145,32 @@ fn an_emptied_batch_moves_the_reader_on() {
 }
 
 #[test]
+fn a_batch_that_is_emptied_keeps_its_place_and_its_producer() {
+    let identity = Identity::new(7, 2);
+    for compression in compressions() {
+        let mut sealed = seal(&["a", "a", "a"].map(Sample::value), compression);
+        sealed.stamp(Stamp::Transactional { identity, base_sequence: 4 });
+        let full = read(sealed.freeze()).unwrap().placed(100, 3, None).unwrap();
+        let empty = read(full.emptied().unwrap().bytes().clone()).unwrap();
+        let header = *empty.header();
+        assert_eq!((header.base_offset, header.next_offset(), header.count), (100, 103, 0));
+        assert_eq!((header.identity(), header.last_sequence()), (Some(identity), 6));
+        assert_eq!((header.partition_leader_epoch, header.is_transactional()), (3, true));
+        assert_eq!(records(&empty).unwrap(), []);
+    }
+    let empty = read(marker(ControlType::Abort)).unwrap().emptied().unwrap();
+    assert_eq!((empty.header().is_control(), empty.control_type()), (true, None));
+}
+
+fn compressions() -> Vec<Compression> {
+    let mut all = vec![Compression::None];
+    if cfg!(feature = "lz4") {
+        all.push(Compression::Lz4);
+    }
+    all
+}
+
+#[test]
 fn compaction_leaves_gaps_between_offsets() {
     // Offset deltas 1 and 4 of a batch that ended at delta 9.
     let body = [14, 0, 0, 2, 1, 2, b'b', 0, 14, 0, 0, 8, 1, 2, b'e', 0];
