@@ -91,7 +91,8 @@ pub(crate) async fn future(job: &Job) -> Result<Outcome> {
     for records in [job.partitions.unsigned_abs().into(), job.records] {
         watch = Stopwatch::start();
         for (n, value) in (0..records).zip(values.iter().cycle()) {
-            let mut record = FutureRecord::<(), [u8]>::to(&job.topic).payload(value).partition(job.partition(n));
+            let mut record =
+                FutureRecord::<(), [u8]>::to(&job.topic).payload(value).partition(job.partition(n));
             while let Err((error, back)) = producer.send_result(record).map(|d| deliveries.push_back(d)) {
                 let KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) = error else {
                     return Err(error.into());

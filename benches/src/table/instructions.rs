@@ -41,8 +41,10 @@ pub(crate) fn rows(programs: &Programs, options: &Options) -> Vec<Row> {
             Ok((by_instructions, by_time, own)) => {
                 rows.push(Row::measured(spec.id, what("instructions"), spec.goal, vec![by_instructions]));
                 rows.push(Row::measured(spec.id, what("  CPU"), Goal::Shown, by_time));
-                let what = format!("  instructions per record, {}, {} B", spec.of, spec.bytes);
-                rows.push(Row::measured(spec.id, what, Goal::Shown, vec![own]));
+                if matches!(spec.against, Task::EncodeFloor | Task::DecodeFloor) {
+                    let what = format!("  instructions per record, {}, {} B", spec.of, spec.bytes);
+                    rows.push(Row::measured(spec.id, what, Goal::Shown, vec![own]));
+                }
             }
             Err(error) => rows.push(Row::missing(spec.id, what("instructions"), format!("{error:#}"))),
         }
