@@ -3,6 +3,8 @@
 //! The same number of batches is sent twice, once with few large records and once with many small ones. The broker is a
 //! process of its own, so that what is counted is the client's.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     alloc::System,
     io::{BufRead, BufReader},

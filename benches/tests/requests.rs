@@ -4,6 +4,8 @@
 //! V1; the same whatever the number of partitions. What is above it today is written into the tables: whoever saves a
 //! request lowers a number.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use kafka_2pc::{
