@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    BatchError, BatchHeader, ControlRecord, ControlType, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, Records, at,
-    bit, compress, control, header::stated_size, put, put_crc,
+    BatchError, BatchHeader, ControlRecord, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, Records, at, bit, compress,
+    control, field, header::stated_size, put, put_crc,
 };
 
 /// The batches of a Fetch payload, in order; each is checked before it is handed out.
@@ -52,6 +52,27 @@ impl Batches {
     #[must_use]
     pub fn new(payload: Bytes) -> Self {
         Self { rest: payload, expected: 0, read: 0, tail: Tail::Clean }
+    }
+
+    /// Whether the complete batches of `payload` follow one another, by their offsets alone: nothing else is looked at.
+    ///
+    /// # Errors
+    /// [`BatchError::Order`].
+    pub fn check_order(payload: &[u8]) -> Result<(), BatchError> {
+        let (mut rest, mut expected) = (payload, 0);
+        while let Some(size) =
+            stated_size(rest).ok().flatten().filter(|size| (HEADER_BYTES..=rest.len()).contains(size))
+        {
+            let (batch, behind) = rest.split_at(size);
+            let base_offset = i64::from_be_bytes(field(batch, at::BASE_OFFSET));
+            if base_offset < expected {
+                return Err(BatchError::Order { base_offset, expected });
+            }
+            let last = i32::from_be_bytes(field(batch, at::LAST_OFFSET_DELTA));
+            expected = base_offset.saturating_add(i64::from(last)).saturating_add(1);
+            rest = behind;
+        }
+        Ok(())
     }
 
     /// What stood behind the last batch; known when the iteration has ended.
@@ -103,6 +124,7 @@ impl Batch {
     fn parse(bytes: Bytes) -> Result<Self, BatchError> {
         let header = BatchHeader::parse(&bytes)?;
         header.check_crc(&bytes)?;
+        header.check_count(bytes.len() - HEADER_BYTES)?;
         Ok(Self { header, bytes })
     }
 
@@ -177,12 +199,6 @@ impl Batch {
             return Ok(None);
         }
         self.records()?.next().map(|record| control::parse(&record?)).transpose()
-    }
-
-    /// Commit, abort or something else, if this is a control batch that still has its record and can be read.
-    #[must_use]
-    pub fn control_type(&self) -> Option<ControlType> {
-        self.control().ok().flatten().map(|record| record.control_type)
     }
 
     /// A copy of the batch as a broker appends it: at `base_offset`, by the leader of `leader_epoch`, and with the time

@@ -182,7 +182,6 @@ fn markers_tell_what_they_are() {
         let is_known = !matches!(control_type, ControlType::Other(_));
         let coordinator_epoch = is_known.then_some(12);
         assert_eq!(batch.control(), Ok(Some(ControlRecord { control_type, coordinator_epoch })));
-        assert_eq!(batch.control_type(), Some(control_type));
     }
 }
 
@@ -191,7 +190,7 @@ fn an_emptied_control_batch_is_no_marker() {
     let empty = forged(&with_body(0, &[]), at::ATTRIBUTES, (bit::CONTROL | bit::TRANSACTIONAL).to_be_bytes());
     let batch = read(empty).unwrap();
     assert!(batch.header().is_control());
-    assert_eq!((batch.control(), batch.control_type()), (Ok(None), None));
+    assert_eq!(batch.control(), Ok(None));
     assert_eq!(batch.header().next_offset(), 1);
 }
 
