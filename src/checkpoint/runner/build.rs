@@ -15,7 +15,7 @@ use super::{
     gate::Gate,
     graph::{Kind, Node, OperatorFactory},
     keyed::{KeyedState, groups_of},
-    offsets::{GroupCommits, Teller, group_commits},
+    offsets::{GroupCommits, OffsetSender, group_commits},
     operator_task::{OperatorTask, Pending},
     output::{Edge, Output, Route},
     port::{Command, Port, Report},
@@ -67,7 +67,7 @@ struct Builder<'a> {
     reports: mpsc::UnboundedSender<Report>,
     built: Built,
     /// One for each source subtask, and what the first subtask of the sink gets.
-    tellers: Vec<Teller>,
+    offset_senders: Vec<OffsetSender>,
     group: Option<GroupCommits>,
 }
 
@@ -81,16 +81,16 @@ pub(super) async fn build(
     let queues = Queues::new(nodes, (around.config.channel_capacity, around.config.channel_bytes));
     let built =
         Built { tasks: FuturesUnordered::new(), commands: Vec::new(), names: Vec::new(), reports: listener };
-    let (tellers, group) = match around.group.clone() {
+    let (offset_senders, group) = match around.group.clone() {
         Some(group) => {
             let sources = nodes.iter().filter(|node| matches!(node.kind, Kind::Source(_)));
             let sources = sources.map(|node| node.parallelism as usize).sum();
-            let (tellers, group) = group_commits(ConsumerGroupMetadata::new(group), sources);
-            (tellers, Some(group))
+            let (offset_senders, group) = group_commits(ConsumerGroupMetadata::new(group), sources);
+            (offset_senders, Some(group))
         }
         None => (Vec::new(), None),
     };
-    let mut builder = Builder { nodes, around, queues, reports, built, tellers, group };
+    let mut builder = Builder { nodes, around, queues, reports, built, offset_senders, group };
     builder.put_in_flight(restored)?;
     for (number, node) in nodes.iter().enumerate() {
         match &node.kind {
@@ -103,8 +103,8 @@ pub(super) async fn build(
                     let reader =
                         opened.map_err(|error| TaskError::Source { task: port.name.clone(), error })?;
                     let counters = Arc::clone(&builder.around.counters);
-                    let teller = builder.tellers.pop();
-                    builder.start(SourceTask { port, reader, output, counters, teller }.run());
+                    let offset_sender = builder.offset_senders.pop();
+                    builder.start(SourceTask { port, reader, output, counters, offset_sender }.run());
                 }
             }
             Kind::Operator(operator) => builder.operator(number, operator, restored)?,

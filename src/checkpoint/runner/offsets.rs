@@ -22,7 +22,7 @@ enum Told {
 }
 
 /// The end of a source subtask. When it goes, nobody waits for it any more.
-pub(super) struct Teller(mpsc::UnboundedSender<Told>);
+pub(super) struct OffsetSender(mpsc::UnboundedSender<Told>);
 
 /// The end of the sink's subtask.
 pub(super) struct GroupCommits {
@@ -39,21 +39,24 @@ pub(super) struct GroupCommits {
 }
 
 /// The ends for so many source subtasks, and for the sink.
-pub(super) fn group_commits(group: ConsumerGroupMetadata, sources: usize) -> (Vec<Teller>, GroupCommits) {
+pub(super) fn group_commits(
+    group: ConsumerGroupMetadata,
+    sources: usize,
+) -> (Vec<OffsetSender>, GroupCommits) {
     let (sender, told) = mpsc::unbounded_channel();
-    let tellers = (0..sources).map(|_| Teller(sender.clone())).collect();
+    let offset_senders = (0..sources).map(|_| OffsetSender(sender.clone())).collect();
     let (waiting, sent) = (BTreeMap::new(), BTreeMap::new());
-    (tellers, GroupCommits { group, sources, told, waiting, gone: false, sent })
+    (offset_senders, GroupCommits { group, sources, told, waiting, gone: false, sent })
 }
 
-impl Teller {
+impl OffsetSender {
     pub(super) fn tell(&self, checkpoint: u64, reader: &dyn SourceReader) {
         // Nobody listens when the sink is gone.
         _ = self.0.send(Told::At { checkpoint, offsets: reader.offsets() });
     }
 }
 
-impl Drop for Teller {
+impl Drop for OffsetSender {
     fn drop(&mut self) {
         _ = self.0.send(Told::Gone);
     }

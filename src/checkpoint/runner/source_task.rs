@@ -7,7 +7,7 @@ use super::{
     error::TaskError,
     event::JobEvent,
     in_flight,
-    offsets::Teller,
+    offsets::OffsetSender,
     output::Output,
     port::{Command, News, Port, TaskState},
 };
@@ -23,7 +23,7 @@ pub(super) struct SourceTask {
     pub(super) output: Output,
     pub(super) counters: Arc<Counters>,
     /// Where offsets are told that the sink commits to a consumer group.
-    pub(super) teller: Option<Teller>,
+    pub(super) offset_sender: Option<OffsetSender>,
 }
 
 /// Whether a source still reads.
@@ -80,8 +80,8 @@ impl SourceTask {
     fn barrier(&self, barrier: Barrier) {
         let checkpoint = barrier.checkpoint;
         self.port.observe(JobEvent::Snapshot { checkpoint, task: &self.port.name });
-        if let Some(teller) = &self.teller {
-            teller.tell(checkpoint, &*self.reader);
+        if let Some(offset_sender) = &self.offset_sender {
+            offset_sender.tell(checkpoint, &*self.reader);
         }
         let splits = in_flight::splits_to_bytes(&self.reader.snapshot());
         self.output.barrier(barrier);

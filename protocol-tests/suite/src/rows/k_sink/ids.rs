@@ -55,7 +55,11 @@ pub(super) async fn k09(bench: &Bench) -> Shown {
     };
     run.writers[0].durable(&listed(&[2, 4]));
     let early = next(&mut run).await?;
-    equal("the next id while markers may be on their way", numbers(&job, &[early.clone()])?, [6])?;
+    equal(
+        "the next id while markers may be on their way",
+        numbers(&job, std::slice::from_ref(&early))?,
+        [6],
+    )?;
     for committable in ends {
         within(committer.settle(committable)).await??;
         run.writers[0].settled(&committable.transactional_id);

@@ -2,7 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use kafka_2pc::wire::api::Api;
-use kafka_protocol::messages::{ApiVersionsRequest, ProduceRequest};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, EndTxnResponse, InitProducerIdResponse, MetadataResponse, ProduceRequest,
+};
+use kafka_protocol::protocol::HeaderVersion as _;
 
 use super::play::{Form, alter, believed, not_believed, path, survived};
 use super::reading::{Reading, refused_frame};
@@ -146,8 +149,19 @@ pub(super) async fn l14(bench: &Bench) -> Shown {
         ("more tags than bytes", &[0xff, 0xff, 0xff, 0xff, 0x0f]),
         ("half a tag", &[1, 90]),
     ];
-    let apis = [Api::Metadata, Api::InitProducerId, Api::EndTxn];
-    for api in apis {
+    // As the versions are that both sides speak.
+    survived(bench, "as it is", |_| {}).await?;
+    let answers = bench.tap.answers();
+    let compact = |api: &Api| {
+        let mut of = answers.iter().filter(|answer| answer.api == *api);
+        of.any(|answer| response_is_flexible(answer.api, answer.version))
+    };
+    let apis: Vec<_> =
+        [Api::Metadata, Api::InitProducerId, Api::EndTxn].into_iter().filter(compact).collect();
+    if apis.is_empty() {
+        return Err(crate::outcome::Failure::not_offered("tagged fields"));
+    }
+    for api in apis.clone() {
         for (what, tags) in tags {
             let what = format!("{what}, {api}");
             not_believed(bench, &what, api, |tap| retag(tap, api, tags)).await?;
@@ -158,6 +172,14 @@ pub(super) async fn l14(bench: &Bench) -> Shown {
         believed(bench, &what, api, |tap| retag(tap, api, &[1, 90, 3, 1, 2, 3])).await?;
     }
     Ok(())
+}
+
+fn response_is_flexible(api: Api, version: i16) -> bool {
+    match api {
+        Api::Metadata => MetadataResponse::header_version(version) > 0,
+        Api::InitProducerId => InitProducerIdResponse::header_version(version) > 0,
+        _ => EndTxnResponse::header_version(version) > 0,
+    }
 }
 
 /// The tagged fields at the end of an answer become these.

@@ -17,9 +17,12 @@ use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
 use crate::tap::Tap;
 
+/// What a hostile coordinator grants.
+type Grant = fn(&mut InitProducerIdResponse);
+
 /// Producer ids and epochs that no coordinator grants are not written under, and end nothing but the call.
 pub(super) async fn l28(bench: &Bench) -> Shown {
-    let grants: [(&str, fn(&mut InitProducerIdResponse)); 4] = [
+    let grants: [(&str, Grant); 4] = [
         ("no producer id", |a| a.producer_id = (-1).into()),
         ("no epoch", |a| a.producer_epoch = -1),
         ("neither", |a| (a.producer_id, a.producer_epoch) = ((-1).into(), -1)),
