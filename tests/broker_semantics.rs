@@ -42,7 +42,7 @@ async fn markers(cluster: &Cluster, topic: &str) -> Vec<(i16, ControlType)> {
     let fetched = cluster.fetch(topic, 0, 0, 0).await;
     let records = fetched.responses[0].partitions[0].records.clone().unwrap_or_default();
     let batches = Batches::new(records).map(Result::unwrap);
-    batches.filter_map(|b| Some((b.header().producer_epoch, b.control_type()?))).collect()
+    batches.filter_map(|b| Some((b.header().producer_epoch, b.control().ok()??.control_type))).collect()
 }
 
 #[tokio::test]
