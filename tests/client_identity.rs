@@ -185,3 +185,20 @@ async fn an_id_that_expired_between_two_transactions_goes_on_under_a_new_produce
         assert_eq!(b.committed().await, ["1", "2"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_never_comes_names_the_settings_that_may_keep_it() {
+    let b = Bench::in_memory(Profile::kafka_4_4()).await;
+    b.broker.take_coordinator("a");
+    let Err(error) = b.producer("a").init().await else { panic!("nobody coordinates it") };
+    let text = format!("{error}");
+    for name in [
+        "COORDINATOR_NOT_AVAILABLE",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    ] {
+        assert!(text.contains(name), "{text}");
+    }
+    b.broker.move_coordinator("a", 1).unwrap();
+    b.producer("a").init().await.unwrap();
+}

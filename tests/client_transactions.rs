@@ -2,6 +2,7 @@
 #![cfg(feature = "broker")]
 
 mod kit;
+mod raw;
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,6 +16,7 @@ use kafka_2pc::{
     net::{Probe, ProbeEvent},
     proto::cause::CauseKind,
     record::RecordRef,
+    wire::batch::Batches,
 };
 use kit::{Bench, TOPIC, both, numbered, within};
 
@@ -318,5 +320,56 @@ async fn a_topic_created_anew_under_its_name_is_not_written_to_silently() {
         let flushed = within(transaction.flush()).await;
         let prepared = within(transaction.prepare()).await;
         assert!(flushed.is_err() || prepared.is_err(), "half of it is gone");
+    }
+}
+
+#[tokio::test]
+async fn every_request_names_its_transaction_and_every_batch_says_so() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        b.open("a", &["1"]).await.commit().await.unwrap();
+        b.open("a", &["no"]).await.abort().await.unwrap();
+        let named: Vec<_> = b.broker.journal().into_iter().filter(|e| e.api == Api::Produce).collect();
+        assert!(
+            named.len() >= 2 && named.iter().all(|e| e.keys.transactional_id.as_deref() == Some("a")),
+            "{named:?}"
+        );
+        let inits = b.broker.journal().into_iter().filter(|e| e.api == Api::InitProducerId);
+        assert!(inits.map(|e| e.keys.transactional_id).all(|id| id.as_deref() == Some("a")));
+
+        assert_eq!(b.committed().await, ["1"]);
+        let raw = raw::Cluster::new(b.broker.bootstrap());
+        let fetched = raw.fetch(TOPIC, 0, 0, 0).await;
+        let records = fetched.responses[0].partitions[0].records.clone().unwrap_or_default();
+        let batches: Vec<_> = Batches::new(records).map(Result::unwrap).collect();
+        assert!(batches.len() >= 4, "two of data and their markers");
+        assert!(
+            batches.iter().all(|batch| batch.header().is_transactional() && batch.header().producer_id >= 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn partitions_that_a_topic_gets_are_written_by_the_open_transaction() {
+    for profile in both() {
+        let b = Bench::new(profile).await;
+        let mut transaction = b.open("a", &["old"]).await;
+        assert!(b.broker.add_partitions(TOPIC, 4));
+        let grown = within(async {
+            loop {
+                let topic = b.topic().await;
+                if topic.partitions() == 4 {
+                    break topic;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let topic = grown.await;
+        for partition in 0..4 {
+            let value = format!("new-{partition}");
+            transaction.send(&topic, Some(partition), RecordRef::value(value.as_bytes())).await.unwrap();
+        }
+        within(transaction.commit()).await.unwrap();
+        assert_eq!(b.committed().await, ["old", "new-0", "new-1", "new-2", "new-3"]);
     }
 }

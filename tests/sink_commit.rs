@@ -4,11 +4,11 @@
 
 mod kit;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use kafka_2pc::{
-    broker::{Api, Profile, Reaction},
+    broker::{Api, Fault, Profile, Reaction},
     proto::resume::{CoordinatorState, First},
     record::RecordRef,
     sink::{Committer, SinkConfig, WriteError},
@@ -109,4 +109,66 @@ async fn a_commit_that_is_held_stops_the_writer_only_when_the_pool_is_empty_and_
         run.complete().await;
         assert_eq!(b.committed().await, ["0", "1", "2", "3", "4"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_id_without_a_coordinator_is_pending_and_the_others_are_committed() {
+    for profile in both() {
+        let b = Bench::in_memory(profile).await;
+        let mut run = Run::start(&b, &config(), 4, &Kept::default()).await;
+        run.write(8).await;
+        let prepared = run.prepare().await;
+        let stuck = prepared[1].transactional_id.clone();
+        b.broker.inject(Fault::on(Api::EndTxn, Reaction::ErrorCode(16)).id(stuck.as_str()).times(u64::MAX));
+        let began = tokio::time::Instant::now();
+        let results = run.committer().commit(prepared).await;
+        let (done, pending): (Vec<_>, Vec<_>) = results.into_iter().partition(|r| r.result.is_ok());
+        assert_eq!(done.len(), 3);
+        let [one] = &pending[..] else { panic!("{pending:?}") };
+        assert_eq!(one.committable.transactional_id, stuck);
+        let told = one.result.as_ref().unwrap_err().to_string();
+        assert!(told.contains("the coordinator is not available"), "{told}");
+        // By the clock of the test.
+        let (asked, seconds) = (b.broker.requests(Api::EndTxn), began.elapsed().as_secs());
+        assert!(asked < 2 * seconds + 20, "{asked} requests in {seconds} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_checkpoints_use_the_connections_and_ids_of_a_few() {
+    for profile in both() {
+        let b = Bench::in_memory(profile).await;
+        let mut run = Run::start(&b, &config(), 2, &Kept::default()).await;
+        let (mut connections, mut ids) = (BTreeSet::new(), BTreeSet::new());
+        for checkpoint in 1..=200 {
+            run.write(checkpoint * 2).await;
+            if checkpoint % 10 == 0 {
+                // An answer that is lost costs a connection, and not one for ever.
+                b.fault(Api::EndTxn, Reaction::ApplyThenDrop);
+            }
+            run.complete().await;
+            if checkpoint == 20 {
+                connections = used(&b);
+                ids = registered(&b).await;
+            }
+        }
+        assert!(ids.len() <= 2 * 4, "{ids:?}");
+        assert_eq!(registered(&b).await, ids, "ids of the first checkpoints are those of the last");
+        let lost = 200 / 10;
+        let later = used(&b).difference(&connections).count();
+        assert!(
+            later <= lost * 4,
+            "{later} connections were made after the first checkpoints, {lost} were cut"
+        );
+        assert_eq!(b.committed().await.len(), 400);
+    }
+}
+
+fn used(b: &Bench) -> BTreeSet<u64> {
+    b.broker.journal().iter().map(|entry| entry.connection).collect()
+}
+
+async fn registered(b: &Bench) -> BTreeSet<String> {
+    let listing = b.client.admin().list_transactions(&Default::default()).await.unwrap();
+    listing.transactions.iter().map(|t| t.transactional_id.to_string()).collect()
 }

@@ -330,6 +330,10 @@ pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, C
                 }
                 Effect::ForgetCoordinator => shared.router.forget_coordinator(&shared.transactional_id),
                 Effect::Describe => call = Some(describe(shared).boxed()),
+                Effect::Tell { waited, seen } => {
+                    let id = &shared.transactional_id;
+                    tracing::warn!(transactional_id = %id, waited_ms = waited.as_millis(), "no identity was granted yet: {seen}");
+                }
                 Effect::Done(result) => {
                     if result.is_ok() {
                         *shared.renewing() = None;

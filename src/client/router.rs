@@ -394,7 +394,7 @@ impl Router {
             }
             Err((code, message)) => {
                 let verdict = verdict::find_coordinator(0, code);
-                Ok(Err(NotFound { verdict, detail: format!("{} {message}", code.name()) }))
+                Ok(Err(NotFound { verdict, detail: verdict::no_coordinator(key, code, &message) }))
             }
         }
     }

@@ -70,6 +70,16 @@ struct OpenTopic {
     partitions: Vec<Option<Open>>,
 }
 
+impl OpenTopic {
+    /// A topic that was looked up again may have got partitions.
+    fn learn(&mut self, newer: &Topic) {
+        if newer.partitions() > self.topic.partitions() {
+            self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| None));
+            self.topic = newer.clone();
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Open {
     builder: BatchBuilder,
@@ -410,6 +420,7 @@ impl Transaction {
     fn topic_index(&mut self, topic: &Topic) -> usize {
         let same = |t: &OpenTopic| t.topic.is_same(topic);
         if self.topics.get(self.last_topic).is_some_and(same) {
+            self.topics[self.last_topic].learn(topic);
             return self.last_topic;
         }
         let found = self.topics.iter().position(same);
@@ -422,6 +433,7 @@ impl Transaction {
             });
             self.topics.len() - 1
         });
+        self.topics[self.last_topic].learn(topic);
         self.last_topic
     }
 

@@ -98,14 +98,26 @@ pub enum Effect {
     Describe,
     /// Send EndTxn(abort) by the rules of V1 under this pair of ours.
     AbortOwn(Identity),
+    /// Tell a human what has been waited for, and for how long.
+    Tell {
+        /// Since when.
+        waited: Duration,
+        /// What was seen last.
+        seen: String,
+    },
     /// It is over.
     Done(Result<Identity, Cause>),
 }
+
+/// A human is told when it has taken this long, and each time that it has taken twice as long as before.
+const LONG: Duration = Duration::from_secs(5);
 
 /// The machine.
 #[derive(Debug)]
 pub struct Initialize {
     claim: Claim,
+    began: Moment,
+    tell_after: Duration,
     why: Why,
     lost: bool,
     wait: Option<Moment>,
@@ -122,6 +134,8 @@ impl Initialize {
     pub fn new(now: Moment, claim: Claim, patience: Duration, seed: u64) -> Self {
         let mut machine = Self {
             claim,
+            began: now,
+            tell_after: LONG,
             why: Why::Look,
             lost: false,
             wait: None,
@@ -168,6 +182,11 @@ impl Initialize {
             let detail = format!("no identity was granted in time: {}", self.last);
             return self.finish(Err(Cause::new(CauseKind::Unreachable, detail)));
         }
+        if now >= self.began.after(self.tell_after) {
+            self.tell_after *= 2;
+            let waited = now.since(self.began);
+            self.effects.push_back(Effect::Tell { waited, seen: self.last.clone() });
+        }
         if self.wait.is_some_and(|until| until <= now) {
             self.ask();
         }
@@ -181,8 +200,8 @@ impl Initialize {
     /// When [`Input::Tick`] is due, if at all.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        let next = self.wait.map_or(self.deadline, |until| until.min(self.deadline));
-        (!self.done).then_some(next)
+        let told = self.began.after(self.tell_after).min(self.deadline);
+        (!self.done).then_some(self.wait.map_or(told, |until| until.min(told)))
     }
 
     fn answered(&mut self, now: Moment, verdict: InitProducerIdVerdict, identity: Identity, detail: String) {
@@ -421,6 +440,12 @@ mod tests {
     #[test]
     fn it_gives_up_in_time_while_nothing_is_answered() {
         let mut m = start(OWN);
+        for seconds in [5, 10, 20, 40] {
+            assert_eq!(m.next_deadline(), Some(Moment(seconds * 1_000_000)));
+            let effects = feed(&mut m, seconds * 1000, Input::Tick);
+            let [Effect::Tell { waited, seen }] = &effects[..] else { panic!("{effects:?}") };
+            assert_eq!((waited.as_secs(), seen.as_str()), (seconds, "no answer yet"));
+        }
         assert_eq!(m.next_deadline(), Some(Moment(60_000_000)));
         assert_eq!(feed(&mut m, 59_999, Input::Tick), []);
         let effects = feed(&mut m, 60_000, Input::Tick);

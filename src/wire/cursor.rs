@@ -21,24 +21,29 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Reads only `range` of `bytes`, with positions that count from the start of `bytes`.
+    #[inline]
     pub(crate) fn within(bytes: &'a [u8], range: Range<usize>) -> Self {
         Self { bytes: &bytes[..range.end], at: range.start }
     }
 
+    #[inline]
     pub(crate) fn position(&self) -> usize {
         self.at
     }
 
+    #[inline]
     pub(crate) fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
     /// The next `len` bytes, as positions.
+    #[inline]
     pub(crate) fn range(&mut self, len: usize) -> Result<Range<usize>, Fault> {
         if len > self.remaining() {
             return Err(Fault::End);
@@ -48,41 +53,49 @@ impl<'a> Cursor<'a> {
         Ok(start..self.at)
     }
 
+    #[inline]
     pub(crate) fn slice(&mut self, len: usize) -> Result<&'a [u8], Fault> {
         let range = self.range(len)?;
         Ok(&self.bytes[range])
     }
 
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let mut array = [0; N];
         array.copy_from_slice(self.slice(N)?);
         Ok(array)
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, Fault> {
         let byte = *self.bytes.get(self.at).ok_or(Fault::End)?;
         self.at += 1;
         Ok(byte)
     }
 
+    #[inline]
     pub(crate) fn i16(&mut self) -> Result<i16, Fault> {
         self.array().map(i16::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn i32(&mut self) -> Result<i32, Fault> {
         self.array().map(i32::from_be_bytes)
     }
 
+    #[inline]
     pub(crate) fn i64(&mut self) -> Result<i64, Fault> {
         self.array().map(i64::from_be_bytes)
     }
 
     /// An unsigned varint of 32 bits.
+    #[inline]
     pub(crate) fn unsigned(&mut self) -> Result<u32, Fault> {
         u32::try_from(self.bits(5)?).map_err(|_| Fault::Varint)
     }
 
     /// Skips a section of tagged fields without looking into them (KIP-482).
+    #[inline]
     pub(crate) fn skip_tagged_fields(&mut self) -> Result<(), Fault> {
         for _ in 0..self.unsigned()? {
             self.unsigned()?;
@@ -93,23 +106,37 @@ impl<'a> Cursor<'a> {
     }
 
     /// A zigzag varint of 32 bits.
+    #[inline]
     pub(crate) fn varint(&mut self) -> Result<i32, Fault> {
         i32::try_from(unzigzag(u64::from(self.unsigned()?))).map_err(|_| Fault::Varint)
     }
 
     /// A zigzag varint of 64 bits.
+    #[inline]
     pub(crate) fn varlong(&mut self) -> Result<i64, Fault> {
         self.bits(10).map(unzigzag)
     }
 
-    /// Seven bits from each of at most `most` bytes.
+    /// Seven bits from each of at most `most` bytes. Most numbers take one or two.
+    #[inline]
     fn bits(&mut self, most: u32) -> Result<u64, Fault> {
-        let first = self.u8()?;
-        if first < 0x80 {
-            return Ok(u64::from(first));
+        match self.bytes.get(self.at..) {
+            Some([first, ..]) if *first < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(*first))
+            }
+            Some([first, second, ..]) if *second < 0x80 => {
+                self.at += 2;
+                Ok(u64::from(*first & 0x7f) | u64::from(*second) << 7)
+            }
+            Some(_) | None => self.long_bits(most),
         }
-        let mut bits = u64::from(first & 0x7f);
-        for place in 1..most {
+    }
+
+    #[inline(never)]
+    fn long_bits(&mut self, most: u32) -> Result<u64, Fault> {
+        let mut bits = 0;
+        for place in 0..most {
             let byte = self.u8()?;
             let part = u64::from(byte & 0x7f);
             let shift = 7 * place;

@@ -2,57 +2,72 @@
 //!
 //! A zigzag varint and a zigzag varlong of the same number are the same bytes, so there is one writer.
 
-/// The longest encoding of a 64-bit number, in bytes.
-const LONGEST: usize = 10;
-
 /// The zigzag form: 0, -1, 1, -2, .. become 0, 1, 2, 3, ..
+#[inline]
 pub(crate) fn zigzag(value: i64) -> u64 {
     u64::from_ne_bytes(((value << 1) ^ (value >> 63)).to_ne_bytes())
 }
 
 /// The number behind a zigzag form.
+#[inline]
 pub(crate) fn unzigzag(bits: u64) -> i64 {
     let magnitude = i64::from_ne_bytes((bits >> 1).to_ne_bytes());
     if bits & 1 == 0 { magnitude } else { !magnitude }
 }
 
 /// How many bytes `bits` takes.
+#[inline]
 pub(crate) fn unsigned_len(bits: u64) -> usize {
-    // One byte for every seven bits that are needed to write the number, and one for zero.
-    let needed = u64::BITS - (bits | 1).leading_zeros();
-    needed.div_ceil(7) as usize
+    // One byte for every seven bits that are needed to write the number, and one for zero. 9/64 is a little less than 1/7,
+    // and for no number of bits so much less that it shows.
+    let highest = (bits | 1).ilog2();
+    ((highest * 9 + 73) / 64) as usize
 }
 
 /// How many bytes the zigzag form of `value` takes.
+#[inline]
 pub(crate) fn signed_len(value: i64) -> usize {
     unsigned_len(zigzag(value))
 }
 
 /// A length or count as a signed number. Lengths beyond `i64` do not exist in memory.
+#[inline]
 pub(crate) fn signed(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 
-/// A few numbers collected on the stack, to be appended to a buffer in one go.
+/// A few numbers collected on the stack, to be appended to a buffer in one go. In front of them is room for the length of
+/// all that follows.
 pub(crate) struct Scratch {
-    bytes: [u8; Self::CAPACITY],
-    len: usize,
+    bytes: [u8; Self::FIRST + Self::CAPACITY],
+    start: usize,
+    end: usize,
 }
 
 impl Scratch {
-    /// Room for a record's numbers: 5 + 1 + 10 + 5 + 5 bytes, and for four numbers of any kind.
-    const CAPACITY: usize = 4 * LONGEST;
+    /// Room for a record's numbers without its length: 1 + 10 + 5 + 5 + 5 bytes; and for three numbers of any kind.
+    pub(crate) const CAPACITY: usize = 32;
+    /// The longest length.
+    const FIRST: usize = 5;
 
+    #[inline]
     pub(crate) fn new() -> Self {
-        Self { bytes: [0; Self::CAPACITY], len: 0 }
+        Self { bytes: [0; Self::FIRST + Self::CAPACITY], start: Self::FIRST, end: Self::FIRST }
     }
 
+    #[inline]
     pub(crate) fn byte(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
-        self.len += 1;
+        self.bytes[self.end] = byte;
+        self.end += 1;
     }
 
+    #[inline]
     pub(crate) fn unsigned(&mut self, mut bits: u64) {
+        if (0x80..0x4000).contains(&bits) {
+            self.bytes[self.end..self.end + 2].copy_from_slice(&two(bits));
+            self.end += 2;
+            return;
+        }
         while bits >= 0x80 {
             self.byte(bits.to_le_bytes()[0] | 0x80);
             bits >>= 7;
@@ -60,13 +75,53 @@ impl Scratch {
         self.byte(bits.to_le_bytes()[0]);
     }
 
+    #[inline]
     pub(crate) fn signed(&mut self, value: i64) {
         self.unsigned(zigzag(value));
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// Puts a length of at most 32 bits in front of everything, once.
+    #[inline]
+    pub(crate) fn put_length(&mut self, length: usize) {
+        let mut bits = zigzag(signed(length));
+        if (0x80..0x4000).contains(&bits) {
+            self.start = Self::FIRST - 2;
+            self.bytes[Self::FIRST - 2..Self::FIRST].copy_from_slice(&two(bits));
+            return;
+        }
+        self.start = Self::FIRST - unsigned_len(bits).min(Self::FIRST);
+        for byte in &mut self.bytes[self.start..Self::FIRST] {
+            *byte = bits.to_le_bytes()[0] | 0x80;
+            bits >>= 7;
+        }
+        self.bytes[Self::FIRST - 1] &= 0x7f;
     }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Appends the numbers. A copy of constant length is two instructions, one of a length that varies is a call: so all of
+    /// the room is copied, and what was not written cut off again.
+    #[inline]
+    pub(crate) fn append_to(&self, buffer: &mut Vec<u8>) {
+        let len = buffer.len() + self.len();
+        buffer.extend_from_slice(&self.bytes[self.start..self.start + Self::CAPACITY]);
+        buffer.truncate(len);
+    }
+}
+
+/// A number of two bytes.
+#[inline]
+fn two(bits: u64) -> [u8; 2] {
+    let [low, ..] = bits.to_le_bytes();
+    let [high, ..] = (bits >> 7).to_le_bytes();
+    [low | 0x80, high]
 }
 
 #[cfg(test)]
@@ -80,6 +135,23 @@ mod tests {
             scratch.signed(value);
             assert_eq!(scratch.as_slice().len(), signed_len(value), "{value}");
             assert_eq!(unzigzag(zigzag(value)), value);
+        }
+    }
+
+    #[test]
+    fn a_length_stands_before_what_was_written() {
+        for length in [0, 1, 63, 64, 8191, 8192, 1 << 20, 0x7fff_ffff] {
+            let (mut all, mut rest) = (Scratch::new(), Scratch::new());
+            all.signed(signed(length));
+            for scratch in [&mut all, &mut rest] {
+                scratch.byte(7);
+                scratch.signed(-300);
+            }
+            rest.put_length(length);
+            assert_eq!(rest.as_slice(), all.as_slice(), "{length}");
+            let mut buffer = vec![1];
+            rest.append_to(&mut buffer);
+            assert_eq!(buffer[1..], *all.as_slice());
         }
     }
 

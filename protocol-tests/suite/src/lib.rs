@@ -12,6 +12,7 @@
 
 pub mod arm;
 pub mod bench;
+pub mod incidents;
 pub mod outcome;
 pub mod raw;
 pub mod report;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kafka_2pc_protocol_tests::kafka;
 use protocol_tests::arm::{Arm, Given};
+use protocol_tests::incidents;
 use protocol_tests::outcome::{Failure, Outcome};
 use protocol_tests::report::{self, Report};
 use protocol_tests::run::{self, Finding, Runner};
@@ -119,7 +120,8 @@ fn all(arms: &[Arm], entries: &[Entry], filter: &[String], out: &std::path::Path
         run::keep(arm, &of_arm)?;
         findings.extend(of_arm);
     }
-    let report = Report::new(arms.iter().map(Arm::to_string).collect(), entries, &findings);
+    let incidents = incidents::all()?;
+    let report = Report::new(arms.iter().map(Arm::to_string).collect(), entries, &incidents, &findings);
     report::write(&report, out)?;
     println!("\n{}", report.summary());
     println!("written: {0}.md, {0}.html", out.display());

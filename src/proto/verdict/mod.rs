@@ -40,7 +40,7 @@ pub use offsets::{
 pub use produce::{ProduceVerdict, produce};
 pub use transaction::{
     AddPartitionVerdict, EndTxnVerdict, FindCoordinatorVerdict, InitProducerIdVerdict, ResumeVerdict,
-    add_partition, end_txn, end_txn_on_resume, find_coordinator, init_producer_id,
+    add_partition, end_txn, end_txn_on_resume, find_coordinator, init_producer_id, no_coordinator,
 };
 
 use crate::wire::code::ErrorCode;

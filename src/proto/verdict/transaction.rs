@@ -1,6 +1,7 @@
 //! The requests that a transaction coordinator answers, and FindCoordinator.
 
 use super::ErrorCode;
+use crate::ids::CoordinatorKey;
 
 /// What a FindCoordinator answer means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,6 +127,26 @@ pub enum ResumeVerdict {
     Denied,
     /// Refused as malformed; nothing was decided.
     Refused,
+}
+
+/// What a user is told of a FindCoordinator answer that names nobody.
+///
+/// The topic behind a coordinator is created at its first use. A broker alone can't create it with the defaults of a cluster,
+/// and answers COORDINATOR_NOT_AVAILABLE for ever (`KafkaApis.getCoordinator`, `AutoTopicCreationManager`).
+#[must_use]
+pub fn no_coordinator(key: &CoordinatorKey, code: ErrorCode, message: &str) -> String {
+    let colon = if message.is_empty() { "" } else { ": " };
+    let hint = match (code, key) {
+        (ErrorCode::CoordinatorNotAvailable, CoordinatorKey::Transaction(_)) => {
+            " (if this lasts: the cluster may have fewer brokers than transaction.state.log.replication.factor, 3 unless \
+             set, or transaction.state.log.min.isr, 2 unless set, want)"
+        }
+        (ErrorCode::CoordinatorNotAvailable, CoordinatorKey::Group(_)) => {
+            " (if this lasts: the cluster may have fewer brokers than offsets.topic.replication.factor, 3 unless set, wants)"
+        }
+        _ => "",
+    };
+    format!("{}{colon}{message}{hint}", code.name())
 }
 
 /// The consequence of `code` in a FindCoordinator answer.

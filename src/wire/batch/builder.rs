@@ -39,12 +39,6 @@ pub struct BatchFull {
     pub batch_bytes: usize,
 }
 
-/// The size of a record: of all that follows its length, and with the length.
-struct Size {
-    body: usize,
-    whole: usize,
-}
-
 impl BatchBuilder {
     /// An empty batch in a buffer of its own.
     #[must_use]
@@ -65,19 +59,29 @@ impl BatchBuilder {
     /// The record's own timestamp is not looked at: `timestamp` is the one that would be written, in milliseconds.
     #[must_use]
     pub fn size_of(&self, record: &RecordRef<'_>, timestamp: i64) -> usize {
-        self.size(record, timestamp).whole
+        let delta = if self.count == 0 { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
+        let mut body = 1 + signed_len(delta) + signed_len(i64::from(self.count));
+        body = body.saturating_add(nullable_len(record.key)).saturating_add(nullable_len(record.value));
+        body = body.saturating_add(headers_len(record.headers));
+        body.saturating_add(signed_len(signed(body)))
     }
 
     /// Appends a record with `timestamp`, in milliseconds since the Unix epoch, -1 for none.
     ///
     /// # Errors
     /// [`BatchFull`] if the batch would pass 2 GiB; the batch is then unchanged.
+    #[inline]
     pub fn append(&mut self, record: &RecordRef<'_>, timestamp: i64) -> Result<(), BatchFull> {
-        let size = self.size(record, timestamp);
-        if size.whole > MAX_BYTES - self.buffer.len() {
-            return Err(BatchFull { record_bytes: size.whole, batch_bytes: self.buffer.len() });
+        let payload = record.key.map_or(0, <[u8]>::len).saturating_add(record.value.map_or(0, <[u8]>::len));
+        let room = MAX_BYTES - self.buffer.len();
+        // The exact size is not needed far from the limit.
+        if payload.saturating_add(2 * Scratch::CAPACITY) > room || !record.headers.is_empty() {
+            let record_bytes = self.size_of(record, timestamp);
+            if record_bytes > room {
+                return Err(BatchFull { record_bytes, batch_bytes: self.buffer.len() });
+            }
         }
-        self.push(record, timestamp, &size);
+        self.push(record, timestamp, payload);
         Ok(())
     }
 
@@ -119,37 +123,61 @@ impl BatchBuilder {
         Ok(plain.finish(compress::codec(compression)).with_spare(spare))
     }
 
-    /// Appends without looking at the limit; `size` is that of the record.
-    fn push(&mut self, record: &RecordRef<'_>, timestamp: i64, size: &Size) {
+    /// Appends without looking at the limit; `payload` is the length of key and value.
+    #[inline]
+    fn push(&mut self, record: &RecordRef<'_>, timestamp: i64, payload: usize) {
         if self.count == 0 {
             self.base_timestamp = timestamp;
             self.max_timestamp = timestamp;
         }
-        self.buffer.reserve(size.whole);
-        let mut numbers = Scratch::new();
-        numbers.signed(signed(size.body));
-        numbers.byte(0);
-        numbers.signed(timestamp.wrapping_sub(self.base_timestamp));
-        numbers.signed(i64::from(self.count));
-        put_nullable(&mut self.buffer, numbers, record.key);
-        put_nullable(&mut self.buffer, Scratch::new(), record.value);
-        let mut numbers = Scratch::new();
-        numbers.signed(signed(record.headers.len()));
-        self.buffer.extend_from_slice(numbers.as_slice());
-        for HeaderRef { key, value } in record.headers {
-            put_nullable(&mut self.buffer, Scratch::new(), Some(key));
-            put_nullable(&mut self.buffer, Scratch::new(), *value);
+        let value_len = record.value.map_or(-1, |value| signed(value.len()));
+        let (mut first, mut second) = (Scratch::new(), Scratch::new());
+        first.byte(0);
+        first.signed(timestamp.wrapping_sub(self.base_timestamp));
+        first.signed(i64::from(self.count));
+        match record.key {
+            Some(key) => {
+                first.signed(signed(key.len()));
+                second.signed(value_len);
+            }
+            None => {
+                first.signed(-1);
+                first.signed(value_len);
+            }
         }
+        let body = first.len() + second.len() + payload + headers_len(record.headers);
+        first.put_length(body);
+        self.buffer.reserve(body + 2 * Scratch::CAPACITY);
+        first.append_to(&mut self.buffer);
+        if let Some(key) = record.key {
+            self.buffer.extend_from_slice(key);
+            second.append_to(&mut self.buffer);
+        }
+        self.buffer.extend_from_slice(record.value.unwrap_or_default());
+        self.push_headers(record.headers);
         self.max_timestamp = self.max_timestamp.max(timestamp);
         // A record takes at least 7 bytes, so that the count cannot pass `i32` before the bytes do.
         self.count += 1;
     }
 
+    #[inline]
+    fn push_headers(&mut self, headers: &[HeaderRef<'_>]) {
+        if headers.is_empty() {
+            return self.buffer.push(0);
+        }
+        let mut numbers = Scratch::new();
+        numbers.signed(signed(headers.len()));
+        for HeaderRef { key, value } in headers {
+            put_nullable(&mut self.buffer, numbers, Some(key));
+            put_nullable(&mut self.buffer, Scratch::new(), *value);
+            numbers = Scratch::new();
+        }
+    }
+
     /// A control record, which has a fixed small size.
     pub(super) fn with_control_record(mut self, key: &[u8], value: &[u8], timestamp: i64) -> Self {
         let record = RecordRef { key: Some(key), value: Some(value), ..RecordRef::default() };
-        let size = self.size(&record, timestamp);
-        self.push(&record, timestamp, &size);
+        self.push(&record, timestamp, key.len() + value.len());
         self
     }
 
@@ -168,18 +196,6 @@ impl BatchBuilder {
         put(header, at::COUNT, self.count.to_be_bytes());
         SealedBatch::new(self.buffer)
     }
-
-    fn size(&self, record: &RecordRef<'_>, timestamp: i64) -> Size {
-        let delta = if self.count == 0 { 0 } else { timestamp.wrapping_sub(self.base_timestamp) };
-        let mut body = 1 + signed_len(delta) + signed_len(i64::from(self.count));
-        body = body.saturating_add(nullable_len(record.key)).saturating_add(nullable_len(record.value));
-        body = body.saturating_add(signed_len(signed(record.headers.len())));
-        for HeaderRef { key, value } in record.headers {
-            // The same large slice may stand in many headers, so that the sum can pass all memory.
-            body = body.saturating_add(nullable_len(Some(key))).saturating_add(nullable_len(*value));
-        }
-        Size { body, whole: body.saturating_add(signed_len(signed(body))) }
-    }
 }
 
 impl Default for BatchBuilder {
@@ -196,13 +212,26 @@ pub fn recycle(batch: Bytes) -> Option<Vec<u8>> {
 }
 
 /// The bytes of a nullable field with its length.
+#[inline]
 fn nullable_len(field: Option<&[u8]>) -> usize {
     field.map_or(1, |bytes| bytes.len().saturating_add(signed_len(signed(bytes.len()))))
 }
 
+/// The bytes of the headers with their number.
+#[inline]
+fn headers_len(headers: &[HeaderRef<'_>]) -> usize {
+    // The same large slice may stand in many headers, so that the sum can pass all memory.
+    headers.iter().fold(signed_len(signed(headers.len())), |sum, HeaderRef { key, value }| {
+        sum.saturating_add(nullable_len(Some(key))).saturating_add(nullable_len(*value))
+    })
+}
+
 /// Writes `numbers`, then a field with its length, -1 for null.
+#[inline]
 fn put_nullable(buffer: &mut Vec<u8>, mut numbers: Scratch, field: Option<&[u8]>) {
     numbers.signed(field.map_or(-1, |bytes| signed(bytes.len())));
-    buffer.extend_from_slice(numbers.as_slice());
-    buffer.extend_from_slice(field.unwrap_or_default());
+    numbers.append_to(buffer);
+    if let Some(bytes) = field {
+        buffer.extend_from_slice(bytes);
+    }
 }

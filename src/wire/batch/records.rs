@@ -1,7 +1,5 @@
 //! The records of one batch, as slices of its bytes.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use super::{BatchError, BatchHeader, RecordFault, TimestampType};
@@ -47,7 +45,7 @@ pub struct RecordView<'a> {
     pub key: Option<&'a [u8]>,
     /// The value, or null.
     pub value: Option<&'a [u8]>,
-    /// The headers, checked and not yet taken apart.
+    /// The headers up to the end of the record, checked and not yet taken apart.
     headers: &'a [u8],
     header_count: usize,
 }
@@ -55,19 +53,20 @@ pub struct RecordView<'a> {
 /// The headers of a [`RecordView`], in order; keys may repeat.
 #[derive(Debug, Clone)]
 pub struct HeaderViews<'a> {
-    bytes: &'a [u8],
     cursor: Cursor<'a>,
     left: usize,
 }
 
-/// A record as positions in the body.
-struct Parsed {
-    offset: i64,
-    timestamp: i64,
-    key: Option<Range<usize>>,
-    value: Option<Range<usize>>,
-    headers: Range<usize>,
+/// The numbers of a record as they are written, and its parts.
+struct Parsed<'a> {
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    headers: &'a [u8],
     header_count: usize,
+    /// Where the next record begins.
+    end: usize,
 }
 
 impl Records {
@@ -85,19 +84,8 @@ impl Records {
     ///
     /// # Errors
     /// [`BatchError::Record`] or [`BatchError::Trailing`] if the batch is malformed; the iteration ends with it.
+    #[inline]
     pub fn next_view(&mut self) -> Result<Option<RecordView<'_>>, BatchError> {
-        let Some(parsed) = self.parse_next()? else { return Ok(None) };
-        Ok(Some(RecordView {
-            offset: parsed.offset,
-            timestamp: parsed.timestamp,
-            key: parsed.key.map(|range| &self.body[range]),
-            value: parsed.value.map(|range| &self.body[range]),
-            headers: &self.body[parsed.headers],
-            header_count: parsed.header_count,
-        }))
-    }
-
-    fn parse_next(&mut self) -> Result<Option<Parsed>, BatchError> {
         if self.done {
             return Ok(None);
         }
@@ -108,77 +96,77 @@ impl Records {
                 bytes => Err(BatchError::Trailing { bytes }),
             };
         }
-        let parsed = self.parse().map_err(|fault| BatchError::Record { index: self.index, fault })?;
+        let malformed = |fault| BatchError::Record { index: self.index, fault };
+        let parsed = parse(&self.body, self.at).map_err(malformed)?;
+        let Parsed { offset_delta, key, value, headers, header_count, .. } = parsed;
+        // The offset lies behind the one before and inside the batch.
+        if offset_delta < self.expected_delta || offset_delta > self.header.last_offset_delta {
+            return Err(malformed(RecordFault::Offset(offset_delta)));
+        }
+        self.expected_delta = offset_delta.saturating_add(1);
+        self.at = parsed.end;
         self.index += 1;
         self.done = false;
-        Ok(Some(parsed))
+        let offset = self.header.base_offset.saturating_add(i64::from(offset_delta));
+        let timestamp = self.header.timestamp(parsed.timestamp_delta);
+        Ok(Some(RecordView { offset, timestamp, key, value, headers, header_count }))
     }
+}
 
-    fn parse(&mut self) -> Result<Parsed, RecordFault> {
-        let mut outer = Cursor::within(&self.body, self.at..self.body.len());
-        let length = outer.varint()?;
-        let range = outer.range(usize::try_from(length).map_err(|_| RecordFault::Length(length))?)?;
-        self.at = range.end;
-        let mut cursor = Cursor::within(&self.body, range);
-        // The record's own attributes have no meaning yet.
-        cursor.u8()?;
-        let timestamp_delta = cursor.varlong()?;
-        let offset_delta = cursor.varint()?;
-        let key = nullable(&mut cursor)?;
-        let value = nullable(&mut cursor)?;
-        let header_count = header_count(&mut cursor)?;
-        let headers_at = cursor.position();
-        for _ in 0..header_count {
-            read_header(&mut cursor)?;
-        }
-        if cursor.remaining() > 0 {
-            return Err(RecordFault::Rest(cursor.remaining()));
-        }
-        let headers = headers_at..cursor.position();
-        let offset = self.offset(offset_delta)?;
-        Ok(Parsed { offset, timestamp: self.timestamp(timestamp_delta), key, value, headers, header_count })
-    }
-
-    /// The offset at `delta`, if it lies behind the one before and inside the batch.
-    fn offset(&mut self, delta: i32) -> Result<i64, RecordFault> {
-        if delta < self.expected_delta || delta > self.header.last_offset_delta {
-            return Err(RecordFault::Offset(delta));
-        }
-        self.expected_delta = delta.saturating_add(1);
-        Ok(self.header.base_offset.saturating_add(i64::from(delta)))
-    }
-
+impl BatchHeader {
+    #[inline]
     fn timestamp(&self, delta: i64) -> i64 {
-        match self.header.timestamp_type() {
-            TimestampType::Append => self.header.max_timestamp,
+        match self.timestamp_type() {
+            TimestampType::Append => self.max_timestamp,
             // The difference wrapped when it was taken, if the two are further apart than a number can say.
-            TimestampType::Create => self.header.base_timestamp.wrapping_add(delta),
+            TimestampType::Create => self.base_timestamp.wrapping_add(delta),
         }
     }
+}
+
+/// Reads the record at a place of the body.
+#[inline]
+fn parse(body: &[u8], at: usize) -> Result<Parsed<'_>, RecordFault> {
+    let mut outer = Cursor::within(body, at..body.len());
+    let length = outer.varint()?;
+    let inner = outer.slice(usize::try_from(length).map_err(|_| RecordFault::Length(length))?)?;
+    let mut cursor = Cursor::new(inner);
+    // The record's own attributes have no meaning yet.
+    cursor.u8()?;
+    let timestamp_delta = cursor.varlong()?;
+    let offset_delta = cursor.varint()?;
+    let key = nullable(&mut cursor)?;
+    let value = nullable(&mut cursor)?;
+    let header_count = header_count(&mut cursor)?;
+    let headers = &inner[cursor.position()..];
+    for _ in 0..header_count {
+        read_header(&mut cursor)?;
+    }
+    if cursor.remaining() > 0 {
+        return Err(RecordFault::Rest(cursor.remaining()));
+    }
+    let end = outer.position();
+    Ok(Parsed { timestamp_delta, offset_delta, key, value, headers, header_count, end })
 }
 
 impl Iterator for Records {
     type Item = Result<StoredRecord, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let parsed = match self.parse_next() {
-            Ok(parsed) => parsed?,
+        // Another handle on the same memory, so that the record can be cut out of it.
+        let body = self.body.clone();
+        let view = match self.next_view() {
+            Ok(view) => view?,
             Err(error) => return Some(Err(error)),
         };
-        let mut headers = Vec::with_capacity(parsed.header_count);
-        let mut cursor = Cursor::within(&self.body, parsed.headers);
-        for _ in 0..parsed.header_count {
-            // The same bytes were read without a fault before.
-            let Ok((key, value)) = read_header(&mut cursor) else { break };
-            let value = value.map(|range| self.body.slice(range));
-            headers.push(Header { key: self.body.slice(key), value });
-        }
+        let own = |bytes: &[u8]| body.slice_ref(bytes);
+        let header = |h: HeaderRef<'_>| Header { key: own(h.key), value: h.value.map(own) };
         Some(Ok(StoredRecord {
-            offset: parsed.offset,
-            timestamp: parsed.timestamp,
-            key: parsed.key.map(|range| self.body.slice(range)),
-            value: parsed.value.map(|range| self.body.slice(range)),
-            headers,
+            offset: view.offset,
+            timestamp: view.timestamp,
+            key: view.key.map(own),
+            value: view.value.map(own),
+            headers: view.headers().map(header).collect(),
         }))
     }
 }
@@ -189,7 +177,7 @@ impl<'a> RecordView<'a> {
     /// The headers, in order.
     #[must_use]
     pub fn headers(&self) -> HeaderViews<'a> {
-        HeaderViews { bytes: self.headers, cursor: Cursor::new(self.headers), left: self.header_count }
+        HeaderViews { cursor: Cursor::new(self.headers), left: self.header_count }
     }
 }
 
@@ -199,10 +187,11 @@ impl<'a> Iterator for HeaderViews<'a> {
     fn next(&mut self) -> Option<HeaderRef<'a>> {
         self.left = self.left.checked_sub(1)?;
         let (key, value) = read_header(&mut self.cursor).ok()?;
-        Some(HeaderRef { key: &self.bytes[key], value: value.map(|range| &self.bytes[range]) })
+        Some(HeaderRef { key, value })
     }
 }
 
+#[inline]
 fn header_count(cursor: &mut Cursor<'_>) -> Result<usize, RecordFault> {
     let stated = cursor.varint()?;
     let count = usize::try_from(stated).map_err(|_| RecordFault::HeaderCount(stated))?;
@@ -213,16 +202,17 @@ fn header_count(cursor: &mut Cursor<'_>) -> Result<usize, RecordFault> {
 }
 
 /// A header's key and value.
-fn read_header(cursor: &mut Cursor<'_>) -> Result<(Range<usize>, Option<Range<usize>>), RecordFault> {
+fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), RecordFault> {
     let key = nullable(cursor)?.ok_or(RecordFault::Length(-1))?;
     Ok((key, nullable(cursor)?))
 }
 
 /// A field behind its length; -1 is null.
-fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Range<usize>>, RecordFault> {
+#[inline]
+fn nullable<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, RecordFault> {
     let length = cursor.varint()?;
     match usize::try_from(length) {
-        Ok(length) => cursor.range(length).map(Some).map_err(Fault::into),
+        Ok(length) => cursor.slice(length).map(Some).map_err(Fault::into),
         Err(_) if length == -1 => Ok(None),
         Err(_) => Err(RecordFault::Length(length)),
     }

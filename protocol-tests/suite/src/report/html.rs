@@ -39,6 +39,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         }
         out.push_str("</table>");
     }
+    out.push_str(&incidents(report));
     let remarks: Vec<_> = report.remarks().collect();
     if !remarks.is_empty() {
         out.push_str("<h2>Deviations and failures</h2><ul>");
@@ -55,6 +56,18 @@ pub(super) fn render(report: &Report<'_>) -> String {
         out.push_str("</ul>");
     }
     out
+}
+
+fn incidents(report: &Report<'_>) -> String {
+    let rows = report.incidents().map(|i| {
+        let shown = i.shown.join(", ");
+        format!("<tr><td class=b>{}<td>{}<td>{}", text(&i.seen), text(&i.sources), text(&shown))
+    });
+    let rows: String = rows.collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    format!("<h2>What went wrong for others</h2><table><tr><th>what<th>reported<th>shown by{rows}</table>")
 }
 
 fn field(finding: Option<&Finding>) -> String {

@@ -19,6 +19,13 @@ pub(super) fn render(report: &Report<'_>) -> String {
             let _ = writeln!(out, "| {} | {} | {} |", row.id, cell(&row.behaviour), fields.join(" | "));
         }
     }
+    let incidents: Vec<_> = report.incidents().collect();
+    if !incidents.is_empty() {
+        out.push_str("\n## What went wrong for others\n\n| what | reported | shown by |\n|---|---|---|\n");
+    }
+    for i in incidents {
+        let _ = writeln!(out, "| {} | {} | {} |", cell(&i.seen), cell(&i.sources), cell(&i.shown.join(", ")));
+    }
     let remarks: Vec<_> = report.remarks().collect();
     if !remarks.is_empty() {
         out.push_str("\n## Deviations and failures\n\n");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::incidents::Incident;
 use crate::outcome::{Failure, Outcome, Shown};
 use crate::run::Finding;
 use crate::table::Entry;
@@ -16,6 +17,7 @@ use crate::table::Entry;
 pub struct Report<'a> {
     arms: Vec<String>,
     rows: Vec<&'a Entry>,
+    incidents: &'a [Incident],
     found: BTreeMap<(&'a str, &'a str), &'a Finding>,
 }
 
@@ -38,12 +40,17 @@ const CHAPTERS: [(char, &str); 12] = [
 impl<'a> Report<'a> {
     /// A report of these arms, with the rows that were run on any of them.
     #[must_use]
-    pub fn new(arms: Vec<String>, entries: &'a [Entry], findings: &'a [Finding]) -> Self {
+    pub fn new(
+        arms: Vec<String>,
+        entries: &'a [Entry],
+        incidents: &'a [Incident],
+        findings: &'a [Finding],
+    ) -> Self {
         let found: BTreeMap<_, _> = findings.iter().map(|f| ((f.row.as_str(), f.arm.as_str()), f)).collect();
         let ran = |row: &&Entry| findings.iter().any(|f| f.row == row.id);
         let mut rows: Vec<_> = entries.iter().filter(ran).collect();
         rows.sort_by(|one, other| one.id.cmp(&other.id));
-        Self { arms, rows, found }
+        Self { arms, rows, incidents, found }
     }
 
     fn at(&self, row: &Entry, arm: &str) -> Option<&'a Finding> {
@@ -56,6 +63,12 @@ impl<'a> Report<'a> {
             let rows: Vec<_> = self.rows.iter().copied().filter(|row| row.chapter() == *letter).collect();
             (!rows.is_empty()).then_some((*title, rows))
         })
+    }
+
+    /// What went wrong for others and belongs to a row of this report.
+    fn incidents(&self) -> impl Iterator<Item = &'a Incident> + '_ {
+        let of_a_row = |i: &&Incident| self.rows.iter().any(|row| i.shown.contains(&row.id));
+        self.incidents.iter().filter(of_a_row)
     }
 
     /// What is to be told about single fields: deviations, failures.
