@@ -1,9 +1,11 @@
 //! Records as the user holds them: borrowed when they go in, cheap slices when they come out.
 
+mod compression;
 mod encoded;
 
 use bytes::Bytes;
 
+pub use compression::{Compression, CompressionLevels, LevelError, UnknownCodec};
 pub use encoded::RecordError;
 
 /// A record to be written. Everything is borrowed; nothing is allocated to build one.
@@ -67,17 +69,6 @@ pub struct Record {
     pub headers: Vec<(Bytes, Option<Bytes>)>,
     /// Milliseconds since the Unix epoch; `None` lets the writer stamp the time at which it takes the record.
     pub timestamp: Option<i64>,
-}
-
-/// How a record batch is compressed (`compression.type`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Compression {
-    /// Not at all.
-    #[default]
-    None,
-    /// LZ4 frames; needs the feature `lz4`.
-    Lz4,
 }
 
 impl<'a> RecordRef<'a> {

@@ -61,7 +61,7 @@ async fn bench(options: Options) -> Result<()> {
 
 fn text(options: &Options, partitions: i32, throughput: &Throughput, latency: &Latency) {
     println!(
-        "{} records of {} bytes on {partitions} partition(s), {} a transaction, {} rounds, {:?}",
+        "{} records of {} bytes on {partitions} partition(s), {} a transaction, {} rounds, {}",
         options.records,
         options.record_bytes,
         options.transaction_records,
@@ -102,7 +102,7 @@ fn object(options: &Options, partitions: i32, throughput: &Throughput, latency: 
         "partitions": partitions,
         "transaction_records": options.transaction_records,
         "rounds": options.rounds,
-        "compression": format!("{:?}", options.compression).to_lowercase(),
+        "compression": options.compression.name(),
         "records_per_second": spread(&throughput.records_per_second),
         "cpu_seconds_per_million": spread(&throughput.cpu_seconds_per_million),
         "transactions": options.transactions,

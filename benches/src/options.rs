@@ -18,7 +18,7 @@ usage: bench-transactions [OPTIONS]
   --rounds N                 rounds, after one that is not counted  (7)
   --transactions N           transactions of the latency workload; 0 leaves it out  (200)
   --small-records N          records of one transaction in the latency workload  (100)
-  --compression none|lz4     (none)
+  --compression none|gzip|snappy|lz4|zstd  (none)
   --json                     the last line is one JSON object";
 
 /// What to measure, and where.
@@ -114,11 +114,7 @@ impl Options {
             "--transactions" => self.transactions = number(&value)?,
             "--small-records" => self.small_records = number::<u64>(&value)?.max(1),
             "--compression" => {
-                self.compression = match value.as_str() {
-                    "none" => kafka_2pc::record::Compression::None,
-                    "lz4" => kafka_2pc::record::Compression::Lz4,
-                    _ => bail!("{value}: none or lz4"),
-                }
+                self.compression = value.parse().with_context(|| value.clone())?;
             }
             _ => bail!("no such option"),
         }

@@ -55,6 +55,7 @@ def parse():
     parser.add_argument("--shapes", action="store_true", help="records of every shape")
     parser.add_argument("--partition", type=int, help="write to this one only")
     parser.add_argument("--compression", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none")
+    parser.add_argument("--linger-ms", type=int, default=5)
     parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for each call")
     return parser.parse_args()
@@ -68,7 +69,7 @@ def configuration(arguments):
         # The client insists that its own delivery timeout is not longer than the transaction's.
         "delivery.timeout.ms": min(arguments.transaction_timeout_ms, 120_000),
         "compression.type": arguments.compression,
-        "linger.ms": 5,
+        "linger.ms": arguments.linger_ms,
         "batch.num.messages": arguments.batch_records,
     }
 

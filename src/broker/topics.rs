@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::log::PartitionLog;
 use crate::ids::{TopicId, TopicName};
+use crate::record::{Compression, CompressionLevels};
 
 /// A topic.
 #[derive(Debug)]
@@ -75,6 +76,16 @@ impl Topic {
         now_ms.saturating_add(ahead.unwrap_or(3_600_000))
     }
 
+    /// `compression.type`: the codec that batches are kept in, whatever they come in; nothing for `producer`.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.configs.get("compression.type").and_then(|name| codec_named(name)).flatten()
+    }
+
+    /// How hard the broker tries when it compresses.
+    pub(crate) fn compression_levels(&self) -> CompressionLevels {
+        levels(&self.configs).unwrap_or_default()
+    }
+
     /// `min.insync.replicas`, or the broker's own.
     pub(crate) fn min_insync_replicas(&self, broker: usize) -> usize {
         self.configs.get("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(broker)
@@ -87,6 +98,33 @@ impl Topic {
     pub(crate) fn partition_mut(&mut self, index: i32) -> Option<&mut Partition> {
         usize::try_from(index).ok().and_then(|i| self.partitions.get_mut(i))
     }
+}
+
+/// Are the settings about compression those that Kafka knows?
+pub(crate) fn compresses(configs: &BTreeMap<String, String>) -> bool {
+    let codec = configs.get("compression.type").map(|name| codec_named(name));
+    codec != Some(None) && levels(configs).is_some()
+}
+
+/// What a `compression.type` of a topic asks for, if it is one: the producer's codec, or this one.
+fn codec_named(name: &str) -> Option<Option<Compression>> {
+    match name {
+        "producer" => Some(None),
+        "uncompressed" => Some(Some(Compression::None)),
+        "none" => None,
+        name => name.parse().ok().map(Some),
+    }
+}
+
+/// The levels that settings name, if they are levels.
+fn levels(configs: &BTreeMap<String, String>) -> Option<CompressionLevels> {
+    let mut levels = CompressionLevels::default();
+    for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+        if let Some(level) = configs.get(&format!("compression.{codec}.level")) {
+            levels = levels.with(codec, level.parse().ok()?).ok()?;
+        }
+    }
+    Some(levels)
 }
 
 /// All topics, by name and by id.

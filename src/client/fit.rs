@@ -17,7 +17,7 @@ impl Topic {
         match partition {
             Some(partition) if !(0..self.partitions()).contains(&partition) => Err(self.lacks(partition)),
             // The time of a record alone in its batch takes no room.
-            Some(_) | None => size_alone(record, 0, request_bytes).map(drop),
+            Some(_) | None => fits_alone(record, 0, request_bytes),
         }
     }
 
@@ -27,15 +27,18 @@ impl Topic {
     }
 }
 
-/// The bytes of a batch with this record alone.
-pub(super) fn size_alone(
+/// Whether a record fits into a request when it is alone in its batch.
+pub(super) fn fits_alone(
     record: &RecordRef<'_>,
     timestamp: i64,
     request_bytes: usize,
-) -> Result<usize, SendError> {
+) -> Result<(), SendError> {
+    if BatchBuilder::most_bytes_of(record) <= request_bytes {
+        return Ok(());
+    }
     let bytes = BatchBuilder::new().size_of(record, timestamp);
     if bytes > request_bytes {
         return Err(SendError::TooLarge { bytes, max_bytes: request_bytes });
     }
-    Ok(bytes)
+    Ok(())
 }

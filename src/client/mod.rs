@@ -1,6 +1,7 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
 mod admin;
+mod buffers;
 mod calls;
 mod config;
 mod consumer;

@@ -24,7 +24,7 @@ use crate::{
         resume::Described,
         verdict::FindCoordinatorVerdict,
     },
-    record::Compression,
+    record::{Compression, CompressionLevels},
     wire::versions::TransactionVersion,
 };
 
@@ -42,6 +42,7 @@ pub(crate) struct ProducerConfig {
     pub(crate) buffer_bytes: usize,
     pub(crate) in_flight: usize,
     pub(crate) compression: Compression,
+    pub(crate) levels: CompressionLevels,
     pub(crate) retry_backoff: Duration,
     pub(crate) retry_backoff_max: Duration,
 }
@@ -65,6 +66,7 @@ impl ProducerBuilder {
             buffer_bytes: 32 << 20,
             in_flight: MAX_IN_FLIGHT,
             compression: Compression::None,
+            levels: CompressionLevels::default(),
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
         };
@@ -128,6 +130,13 @@ impl ProducerBuilder {
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.config.compression = compression;
+        self
+    }
+
+    /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
+    #[must_use]
+    pub fn compression_levels(mut self, levels: CompressionLevels) -> Self {
+        self.config.levels = levels;
         self
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{config::ClientConfig, error::ClientError, first::first};
+use super::{buffers::Buffers, config::ClientConfig, error::ClientError, first::first};
 use crate::{
     exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
     ids::{CoordinatorKey, GroupId, Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
@@ -47,6 +47,7 @@ enum Place {
 pub(crate) struct Router {
     pub(crate) config: ClientConfig,
     pub(crate) clock: Clock,
+    pub(crate) buffers: Buffers,
     connector: Arc<dyn Connector>,
     state: Mutex<State>,
 }
@@ -100,13 +101,15 @@ impl Router {
         // Many processes with one list of servers do not all begin with the same one.
         let start = usize::try_from(Clock::seed() % 1024).unwrap_or_default();
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
-        Self { config, clock: Clock::start(), connector, state: Mutex::new(state) }
+        let (clock, buffers) = (Clock::start(), Buffers::default());
+        Self { config, clock, buffers, connector, state: Mutex::new(state) }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
     pub(crate) fn sibling(&self) -> Self {
         let connector = Arc::clone(&self.connector);
-        Self { config: self.config.clone(), clock: self.clock, connector, state: Mutex::default() }
+        let (config, buffers) = (self.config.clone(), Buffers::default());
+        Self { config, clock: self.clock, buffers, connector, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::{
     error::{EndError, PrepareError, SendError, TrySendError},
-    fit::size_alone,
+    fit::fits_alone,
     partitioner::{self, Sticky},
     producer::{Shared, TransactionalProducer},
     record_sink::RecordSink,
@@ -374,11 +374,11 @@ impl Transaction {
         let partition = self.choose(at, partition, &record, estimate)?;
         self.make_room(at, partition, &record, timestamp)?;
         let batch_bytes = self.shared.config.batch_bytes;
-        let now = &self.shared.router.clock;
+        let router = &self.shared.router;
         let open = self.topics[at].partitions[partition].get_or_insert_with(|| Open {
-            builder: BatchBuilder::with_buffer(Vec::with_capacity(batch_bytes.min(16 * 1024))),
+            builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
             numbers: Numbers::default(),
-            since: now.now(),
+            since: router.clock.now(),
             tracked: None,
         });
         let before = open.builder.len_bytes();
@@ -401,15 +401,16 @@ impl Transaction {
         timestamp: i64,
     ) -> Result<(), TrySendError> {
         let config = &self.shared.config;
-        let alone = size_alone(record, timestamp, config.request_bytes)?;
+        fits_alone(record, timestamp, config.request_bytes)?;
+        let most = BatchBuilder::most_bytes_of(record);
         let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
         if let Some(open) = &self.topics[at].partitions[partition] {
-            if open.builder.len_bytes() + open.builder.size_of(record, timestamp) > batch_bytes {
+            if open.builder.len_bytes() + most > batch_bytes {
                 self.seal(at, partition)?;
             }
         }
         let used = self.link.unacked.load(Ordering::Acquire) + self.open_bytes;
-        if used > 0 && used + alone > buffer_bytes {
+        if used > 0 && used + most > buffer_bytes {
             // What is open must leave, or nothing would ever become free.
             self.seal_where(|_| true)?;
             return Err(TrySendError::Full);
@@ -471,7 +472,8 @@ impl Transaction {
         let topic = &mut self.topics[at];
         let Some(open) = topic.partitions[partition].take() else { return Ok(()) };
         self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
-        let batch = match open.builder.seal(self.shared.config.compression) {
+        let config = &self.shared.config;
+        let mut batch = match open.builder.seal_at(config.compression, config.levels) {
             Ok(batch) => batch,
             Err(e) => {
                 // Records that were taken are gone: the transaction must not be prepared any more.
@@ -479,6 +481,9 @@ impl Transaction {
                 return Err(SendError::Failed(self.link.cause()));
             }
         };
+        if let Some(spare) = batch.take_spare() {
+            self.shared.router.buffers.give(spare);
+        }
         self.link.unacked.fetch_add(batch.len(), Ordering::AcqRel);
         let index = i32::try_from(partition).unwrap_or(i32::MAX);
         let sealed = Sealed {

@@ -31,7 +31,7 @@ use crate::{
         transaction::{self as machine, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version},
     },
     wire::{
-        batch::{SealedBatch, Stamp},
+        batch::{SealedBatch, Stamp, recycle},
         versions::TransactionVersion,
     },
 };
@@ -366,6 +366,10 @@ impl Task {
 
     fn release(&mut self, batch: BatchId, result: Result<Option<i64>, Cause>) {
         let Some(held) = self.batches.remove(&batch) else { return };
+        if let Body::Sent(bytes) = held.bytes {
+            // Unless it is still being written somewhere.
+            _ = recycle(bytes).map(|buffer| self.shared.router.buffers.give(buffer));
+        }
         self.link.free(held.size);
         if let Some(tracked) = held.tracked {
             tracked.send_replace(Some(result));

@@ -11,7 +11,7 @@ use crate::{
         resume::Leaderless,
         settle::SETTLE_PATIENCE,
     },
-    record::Compression,
+    record::{Compression, CompressionLevels},
 };
 
 /// Settings of a sink's writers and committers, each with Kafka's or Flink's name.
@@ -45,6 +45,8 @@ pub struct SinkConfig {
     pub max_in_flight: usize,
     /// `compression.type`. Default none.
     pub compression: Compression,
+    /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
+    pub compression_levels: CompressionLevels,
     /// `group.id`: the consumer group to which a job on the local runner commits where its Kafka sources stand, in the
     /// transaction of the same checkpoint (Flink: `commit.offsets.on.checkpoint`). It is for tools that watch the job's
     /// lag: a restart reads the checkpoint. The sources' topics must be in the sink's cluster. Default: none.
@@ -137,6 +139,7 @@ impl SinkConfig {
             buffer_bytes: 32 << 20,
             max_in_flight: 5,
             compression: Compression::None,
+            compression_levels: CompressionLevels::default(),
             offsets_group: None,
             leaderless: Leaderless::Wait,
             commit_connections: 4,
@@ -177,6 +180,10 @@ impl SinkConfig {
             if bytes == 0 {
                 return range(name, bytes.to_string(), "nothing fits into it");
             }
+        }
+        if !self.compression.is_built() {
+            let why = "this build lacks the codec: build with the feature of the same name";
+            return range("compression.type", self.compression.to_string(), why);
         }
         if !(1..=5).contains(&self.max_in_flight) {
             let why = "brokers recognise repeats of up to 5 batches, and none would never arrive";
@@ -221,6 +228,15 @@ mod tests {
         }
         let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
         assert!(refused(never).starts_with("delivery.timeout.ms"));
+        for compression in Compression::ALL {
+            let config = SinkConfig { compression, ..good.clone() };
+            let told = config.validate().map_err(|e| e.to_string());
+            if compression.is_built() {
+                assert_eq!(told, Ok(()));
+            } else {
+                assert!(told.unwrap_err().starts_with(&format!("compression.type = {compression}")));
+            }
+        }
         let nameless = SinkConfig { offsets_group: Some(GroupId::new("")), ..good.clone() };
         assert!(refused(nameless).starts_with("group.id"));
         assert!(

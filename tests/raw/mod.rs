@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::{Bytes, BytesMut};
 use kafka_2pc::broker::{Broker, Dialer};
 use kafka_2pc::ids::Identity;
-use kafka_2pc::record::{Compression, RecordRef};
+use kafka_2pc::record::{Compression, CompressionLevels, RecordRef};
 use kafka_2pc::wire::api::Api;
-use kafka_2pc::wire::batch::{BatchBuilder, Stamp};
+use kafka_2pc::wire::batch::{BatchBuilder, Batches, HEADER_BYTES, Stamp};
 use kafka_2pc::wire::frame::{RequestHeader, decode_response_header};
 use kafka_2pc::wire::guard;
 use kafka_protocol::messages::WriteTxnMarkersRequest;
@@ -21,9 +21,12 @@ use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, Wri
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, DescribeProducersRequest, DescribeTransactionsRequest, EndTxnRequest,
     FetchRequest, FetchResponse, FindCoordinatorRequest, InitProducerIdRequest, MetadataRequest,
-    ProduceRequest, TopicName, TransactionalId, add_partitions_to_txn_request::AddPartitionsToTxnTopic,
-    create_topics_request::CreatableTopic, describe_producers_request::TopicRequest,
-    describe_transactions_response::TransactionState, fetch_request, produce_request,
+    ProduceRequest, TopicName, TransactionalId,
+    add_partitions_to_txn_request::AddPartitionsToTxnTopic,
+    create_topics_request::{CreatableTopic, CreatableTopicConfig},
+    describe_producers_request::TopicRequest,
+    describe_transactions_response::TransactionState,
+    fetch_request, produce_request,
 };
 use kafka_protocol::messages::{CreateTopicsRequest, describe_producers_response::ProducerState};
 use kafka_protocol::protocol::{Decodable, Request, StrBytes};
@@ -118,6 +121,43 @@ pub fn batch_at(pair: Pair, base_sequence: i32, count: usize, time_ms: i64) -> B
     seal(builder, pair, base_sequence)
 }
 
+/// The same in another codec.
+pub fn batch_in(compression: Compression, pair: Pair, base_sequence: i32, count: usize) -> Bytes {
+    let batch = Batches::new(batch(pair, base_sequence, count)).next().unwrap().unwrap();
+    batch.recompressed(compression, CompressionLevels::default()).unwrap().bytes().clone()
+}
+
+/// The same batch outside of any transaction, of no producer.
+pub fn anonymous(batch: &[u8]) -> Bytes {
+    let mut batch = batch.to_vec();
+    batch[22] &= !(1 << 4);
+    batch[43..57].fill(0xff);
+    with_crc(batch)
+}
+
+/// The batch with other bytes in place of its records, and the checksum made valid again.
+pub fn with_body(batch: &[u8], body: &[u8]) -> Bytes {
+    let mut batch = batch[..HEADER_BYTES].to_vec();
+    batch.extend_from_slice(body);
+    let length = i32::try_from(batch.len() - 12).unwrap();
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+    with_crc(batch)
+}
+
+/// The batch with another count of records and last offset, and the checksum made valid again.
+pub fn with_count(batch: &[u8], count: i32) -> Bytes {
+    let mut batch = batch.to_vec();
+    batch[23..27].copy_from_slice(&(count - 1).to_be_bytes());
+    batch[57..61].copy_from_slice(&count.to_be_bytes());
+    with_crc(batch)
+}
+
+fn with_crc(mut batch: Vec<u8>) -> Bytes {
+    let crc = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    batch.into()
+}
+
 /// One record of this value.
 pub fn batch_of(pair: Pair, base_sequence: i32, value: &[u8]) -> Bytes {
     let mut builder = BatchBuilder::new();
@@ -163,20 +203,32 @@ impl Cluster {
     }
 
     pub async fn create_topic(&self, name: &str, partitions: i32) {
+        assert_eq!(self.create_topic_with(name, partitions, &[]).await, 0);
+    }
+
+    /// CreateTopics 5 with these settings of the topic.
+    pub async fn create_topic_with(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) -> i16 {
+        let config = |(name, value): &(&str, &str)| {
+            CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
+        };
         let new = CreatableTopic::default()
             .with_name(topic(name))
             .with_num_partitions(partitions)
-            .with_replication_factor(-1);
+            .with_replication_factor(-1)
+            .with_configs(configs.iter().map(config).collect());
         let request = CreateTopicsRequest::default().with_topics(vec![new]).with_timeout_ms(10_000);
-        let created = self.any().await.call(5, &request).await;
-        assert_eq!(created.topics[0].error_code, 0);
+        let created = self.any().await.call(5, &request).await.topics.remove(0);
+        if created.error_code != 0 {
+            return created.error_code;
+        }
         // A real broker answers before every node knows the leader.
         for _ in 0..100 {
             if self.leader_address(name, 0).await.is_some() {
-                return;
+                break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
+        0
     }
 
     async fn leader_address(&self, name: &str, partition: usize) -> Option<String> {
@@ -265,13 +317,23 @@ impl Cluster {
         to: (&str, i32),
         records: Bytes,
     ) -> Result<i64, i16> {
+        self.send(version, Some(id(transactional_id)), to, records).await
+    }
+
+    async fn send(
+        &self,
+        version: i16,
+        transactional_id: Option<TransactionalId>,
+        to: (&str, i32),
+        records: Bytes,
+    ) -> Result<i64, i16> {
         let data =
             produce_request::PartitionProduceData::default().with_index(to.1).with_records(Some(records));
         let topic = produce_request::TopicProduceData::default()
             .with_name(topic(to.0))
             .with_partition_data(vec![data]);
         let request = ProduceRequest::default()
-            .with_transactional_id(Some(id(transactional_id)))
+            .with_transactional_id(transactional_id)
             .with_acks(-1)
             .with_timeout_ms(10_000)
             .with_topic_data(vec![topic]);
@@ -286,6 +348,11 @@ impl Cluster {
                 code => return Err(code),
             }
         }
+    }
+
+    /// The same batch of nobody's, outside of a transaction.
+    pub async fn produce_plain(&self, version: i16, to: (&str, i32), records: Bytes) -> Result<i64, i16> {
+        self.send(version, None, to, records).await
     }
 
     /// EndTxn: error code and pair.
@@ -351,6 +418,17 @@ impl Cluster {
 
     /// Fetch 12 of one partition from `offset`; isolation 1 is read_committed.
     pub async fn fetch(&self, name: &str, partition: i32, offset: i64, isolation: i8) -> FetchResponse {
+        self.fetch_by(12, (name, partition), offset, isolation).await
+    }
+
+    /// The same by another version.
+    pub async fn fetch_by(
+        &self,
+        version: i16,
+        (name, partition): (&str, i32),
+        offset: i64,
+        isolation: i8,
+    ) -> FetchResponse {
         let wanted = fetch_request::FetchPartition::default()
             .with_partition(partition)
             .with_fetch_offset(offset)
@@ -367,7 +445,7 @@ impl Cluster {
             .with_topics(vec![topic]);
         loop {
             let mut leader = self.leader(name, usize::try_from(partition).unwrap()).await;
-            let answer = leader.call(12, &request).await;
+            let answer = leader.call(version, &request).await;
             // As with Produce.
             if answer.responses[0].partitions[0].error_code != 6 {
                 return answer;

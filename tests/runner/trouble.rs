@@ -407,7 +407,7 @@ async fn many_checkpoints_in_flight_survive_crashes_and_rescaling() {
 
 /// Nearly every record is of one key, which its number tells.
 fn skewed_key(number: u64) -> u64 {
-    if number % 10 == 0 { number % 50 } else { 7 }
+    if number.is_multiple_of(10) { number % 50 } else { 7 }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

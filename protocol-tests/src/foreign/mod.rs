@@ -1,14 +1,16 @@
 //! Other people's clients, run as programs: librdkafka and aiokafka through `readers/reader.py`, librdkafka's transactional
-//! producer through `readers/writer.py`, and consumer groups through `readers/group.py`.
+//! producer through `readers/writer.py`, aiokafka's through `readers/aio_writer.py`, and consumer groups through `readers/group.py`.
 
 mod error;
 mod group;
 mod reading;
+mod shape;
 mod venv;
 mod writing;
 
 pub use error::ForeignError;
 pub use group::Standing;
 pub use reading::{Comparison, Isolation, Library, Order, Reading, Record};
+pub use shape::lines;
 pub use venv::Venv;
 pub use writing::{End, Held, LineForm, Shapes, Step, Writing};

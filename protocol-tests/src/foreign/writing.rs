@@ -1,4 +1,4 @@
-//! Writing transactions with librdkafka.
+//! Writing transactions with librdkafka, or one with aiokafka.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{ForeignError, Venv};
+use super::{ForeignError, Library, Venv};
 use crate::process::Guarded;
 
 const SCRIPT: &str = "writer.py";
+
+/// The same with aiokafka, for one transaction that is committed.
+const AIOKAFKA: &str = "aio_writer.py";
 
 /// How the writer leaves its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub enum LineForm {
 /// What to write: values `PREFIX-NUMBER`, or the lines of a file, round robin over the partitions.
 #[derive(Debug, Clone)]
 pub struct Writing<'a> {
+    /// Whose client writes.
+    pub library: Library,
     /// Where the cluster is.
     pub bootstrap: &'a str,
     /// The topic.
@@ -63,6 +68,8 @@ pub struct Writing<'a> {
     pub transactional_id: &'a str,
     /// Number of records; not looked at when `lines` is given.
     pub records: u32,
+    /// The number of the first record.
+    pub start: u32,
     /// What values begin with.
     pub prefix: &'a str,
     /// A file whose lines are the values.
@@ -79,18 +86,22 @@ pub struct Writing<'a> {
     pub partition: Option<i32>,
     /// Kafka's `compression.type`.
     pub compression: &'a str,
+    /// Kafka's `linger.ms`.
+    pub linger: Duration,
     /// Kafka's `transaction.timeout.ms`.
     pub transaction_timeout: Duration,
 }
 
 impl<'a> Writing<'a> {
-    /// Ten records in one transaction, uncompressed, with a minute's transaction timeout.
+    /// Ten records in one transaction by librdkafka, uncompressed, with a minute's transaction timeout.
     pub fn new(bootstrap: &'a str, topic: &'a str, transactional_id: &'a str) -> Self {
         Self {
+            library: Library::Confluent,
             bootstrap,
             topic,
             transactional_id,
             records: 10,
+            start: 0,
             prefix: "value",
             lines: None,
             shapes: Shapes::Plain,
@@ -99,6 +110,7 @@ impl<'a> Writing<'a> {
             transactions: 1,
             partition: None,
             compression: "none",
+            linger: Duration::from_millis(5),
             transaction_timeout: Duration::from_secs(60),
         }
     }
@@ -109,6 +121,8 @@ impl<'a> Writing<'a> {
             self.transactions.to_string(),
             self.transaction_timeout.as_millis().to_string(),
             self.batch_records.to_string(),
+            self.linger.as_millis().to_string(),
+            self.start.to_string(),
         ];
         let words = [
             ("--bootstrap", self.bootstrap),
@@ -120,6 +134,8 @@ impl<'a> Writing<'a> {
             ("--compression", self.compression),
             ("--transaction-timeout-ms", &numbers[2]),
             ("--batch-records", &numbers[3]),
+            ("--linger-ms", &numbers[4]),
+            ("--start", &numbers[5]),
             ("--end", end),
         ];
         let mut all: Vec<_> =
@@ -182,7 +198,11 @@ impl Venv {
     /// # Errors
     /// The client fails.
     pub fn write(&self, writing: &Writing<'_>, end: End) -> Result<Vec<Step>, ForeignError> {
-        let captured = self.run(SCRIPT, &writing.arguments(end.name()), Duration::from_secs(180))?;
+        let script = match writing.library {
+            Library::Confluent => SCRIPT,
+            Library::Aiokafka => AIOKAFKA,
+        };
+        let captured = self.run(script, &writing.arguments(end.name()), Duration::from_secs(180))?;
         steps(&captured.stdout)
     }
 

@@ -28,5 +28,5 @@ pub use look::{Described, OpenProducer, describe, open_producers, transactions};
 pub(crate) use ports::PortBlock;
 pub use ready::{Expected, prove};
 pub use spec::Spec;
-pub use tools::{ConsoleRead, DumpedBatch, ListedTransaction, ToolOutput, Tools};
+pub use tools::{ConsoleRead, ConsoleWrite, DumpedBatch, ListedTransaction, ToolOutput, Tools};
 pub use topics::{Topic, broker_count, create_topic, transaction_version};

@@ -57,6 +57,19 @@ pub struct ConsoleRead<'a> {
     pub idle: Duration,
 }
 
+/// What `kafka-console-producer` shall write.
+#[derive(Debug, Clone)]
+pub struct ConsoleWrite<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// Kafka's `compression.type`.
+    pub compression: &'a str,
+    /// A file of lines `HEADERS`, tab, `KEY`, tab, `VALUE`.
+    pub lines: &'a Path,
+    /// What stands for null in a line.
+    pub null: &'a str,
+}
+
 /// A batch as `kafka-dump-log` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DumpedBatch {
@@ -93,12 +106,39 @@ impl Tools {
         self.run_alone(class, &all)
     }
 
+    /// `kafka-console-producer`, with keys and headers: Kafka's Java producer, in one batch if there is room.
+    ///
+    /// # Errors
+    /// The tool fails.
+    pub fn console_producer(&self, write: &ConsoleWrite<'_>) -> Result<(), KafkaError> {
+        let null = format!("null.marker={}", write.null);
+        let mut arguments = vec!["--topic", write.topic, "--compression-codec", write.compression];
+        for property in ["parse.key=true", "parse.headers=true", &null] {
+            arguments.extend(["--reader-property", property]);
+        }
+        for property in ["linger.ms=500", "batch.size=900000"] {
+            arguments.extend(["--producer-property", property]);
+        }
+        let class = "org.apache.kafka.tools.ConsoleProducer";
+        let mut run = vec![class, "--bootstrap-server", &self.bootstrap];
+        run.extend(arguments);
+        let mut words = vec!["-c".to_owned(), r#"input=$1; shift; exec "$@" <"$input""#.to_owned()];
+        words.extend(["with-input".to_owned(), write.lines.display().to_string()]);
+        words.push(jars::java().display().to_string());
+        words.extend(launch::java_arguments(&self.jars, self.folder.path(), &run));
+        self.captured(class, Path::new("sh"), &words).map(|_| ())
+    }
+
     /// Runs a class that asks no cluster.
     fn run_alone(&self, class: &str, arguments: &[&str]) -> Result<ToolOutput, KafkaError> {
         let mut run = vec![class];
         run.extend(arguments);
         let arguments = launch::java_arguments(&self.jars, self.folder.path(), &run);
-        let captured = process::capture(&self.watchdog, &jars::java(), &arguments, LIMIT)
+        self.captured(class, &jars::java(), &arguments)
+    }
+
+    fn captured(&self, class: &str, program: &Path, arguments: &[String]) -> Result<ToolOutput, KafkaError> {
+        let captured = process::capture(&self.watchdog, program, arguments, LIMIT)
             .map_err(KafkaError::io(format!("run {class}")))?;
         let failure = captured.failure(LIMIT);
         let output = ToolOutput { stdout: captured.stdout, stderr: captured.stderr };

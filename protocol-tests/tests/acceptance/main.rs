@@ -1,6 +1,7 @@
 //! The promise, as a user would put it to the test: records that go through `kafka-2pc pipe` or `mirror` are in the topic exactly once, whatever is
 //! killed on the way. The program runs as a child process; foreign clients read what it wrote.
 
+mod codecs;
 mod committables;
 mod common_issues;
 mod crash_points;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     cases.extend(mirror::cases());
     cases.extend(topology::cases());
     cases.extend(sheet::cases());
+    cases.extend(codecs::cases());
     cases.extend(scenarios::cases());
     cases.extend(s3::cases());
     cases.extend(common_issues::cases());

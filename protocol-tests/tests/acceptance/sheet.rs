@@ -43,10 +43,12 @@ const SHEET: [(&str, &str); 13] = [
 ];
 
 /// What a codec in the sheet leads to: its name in the batches' headers, or why it is refused.
-const CODECS: [(&str, Result<&str, &str>); 4] = [
+const CODECS: [(&str, Result<&str, &str>); 6] = [
     ("lz4", Ok("lz4")),
     ("none", Ok("none")),
-    ("snappy", Err("snappy is not supported yet")),
+    ("gzip", Ok("gzip")),
+    ("snappy", Ok("snappy")),
+    ("zstd", Ok("zstd")),
     ("rar", Err("it is no codec")),
 ];
 

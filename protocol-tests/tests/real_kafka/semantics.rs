@@ -15,6 +15,10 @@ pub(crate) fn cases() -> Vec<Case> {
         let spec = Spec::default().transaction_version(level);
         Case::clients("transactions_and_logs_are_those_of_the_embedded_broker", spec, semantics)
     }));
+    for (spec, profile) in [(Spec::default(), "kafka-4.4"), (Spec::new("3.9.2"), "kafka-3.9")] {
+        let body = move |ground: &Ground| codecs(ground, profile);
+        cases.push(Case::clients("compressed_batches_are_treated_as_by_the_embedded_broker", spec, body));
+    }
     cases
 }
 
@@ -24,6 +28,12 @@ fn tables(ground: &Ground) -> Result<(), Failure> {
 
 fn semantics(ground: &Ground) -> Result<(), Failure> {
     run(ground, "broker_semantics")
+}
+
+fn codecs(ground: &Ground, profile: &str) -> Result<(), Failure> {
+    let told = [("KAFKA_2PC_BOOTSTRAP", ground.bootstrap()), ("KAFKA_2PC_PROFILE", profile)];
+    library_test("broker_codecs", &told)?;
+    Ok(())
 }
 
 fn run(ground: &Ground, name: &str) -> Result<(), Failure> {

@@ -3,7 +3,8 @@
 //! - Every node takes it (a real broker forwards it to the controller).
 //! - -1 partitions or replicas mean the broker's defaults; a manual assignment names the replicas itself.
 //! - More than 10,000 partitions in one request are refused, all of it.
-//! - Configurations are kept and shown; `max.message.bytes`, `min.insync.replicas` and `message.timestamp.type` act.
+//! - Configurations are kept and shown; `compression.type` with its levels, `max.message.bytes`, `min.insync.replicas`
+//!   and `message.timestamp.type` act. Of these, only those about compression are refused when they make no sense.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use super::{Handler, topic_id};
 use crate::broker::cluster::{Cluster, NewTopic};
 use crate::broker::shared::Context;
+use crate::broker::topics;
 
 /// `QuorumController.MAX_RECORDS_PER_USER_OP`: more partitions in one request are POLICY_VIOLATION.
 const MOST_PARTITIONS: i64 = 10_000;
@@ -70,14 +72,17 @@ fn create(
         .with_num_partitions(i32::try_from(assignment.len()).unwrap_or(i32::MAX))
         .with_replication_factor(i16::try_from(assignment.first().map_or(0, Vec::len)).unwrap_or(i16::MAX))
         .with_configs(Some(Vec::new()));
-    if validate {
-        return result;
-    }
     let configs: BTreeMap<String, String> = topic
         .configs
         .iter()
         .map(|c| (c.name.to_string(), c.value.as_ref().map(ToString::to_string).unwrap_or_default()))
         .collect();
+    if !topics::compresses(&configs) {
+        return refused(topic, ResponseError::InvalidConfig.code());
+    }
+    if validate {
+        return result;
+    }
     let name = topic.name.as_str();
     cluster.create(name.into(), NewTopic { assignment, configs, internal: false });
     match cluster.topics.named(name) {

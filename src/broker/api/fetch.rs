@@ -5,6 +5,7 @@
 //! - Version 13 names topics by id.
 //! - Sessions are not kept: every answer carries session id 0, so that clients ask in full each time. A request that
 //!   names a session gets FETCH_SESSION_ID_NOT_FOUND.
+//! - Before version 10, Kafka 3 refuses a topic that keeps its batches in zstd: UNSUPPORTED_COMPRESSION_TYPE.
 //! - On an error all offsets are -1.
 
 use std::time::Duration;
@@ -22,7 +23,12 @@ use crate::broker::cluster::Cluster;
 use crate::broker::log::{Aborted, Isolation};
 use crate::broker::profile::{Profile, Quirk};
 use crate::broker::shared::Context;
+use crate::broker::topics::Topic;
 use crate::ids::{TopicId, TopicName};
+use crate::record::Compression;
+
+/// From this version on, readers know zstd (KIP-110).
+const ZSTD: i16 = 10;
 
 impl Handler for FetchRequest {
     type Response = FetchResponse;
@@ -107,6 +113,9 @@ fn read(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i
             let limit = usize::try_from(wanted.partition_max_bytes).unwrap_or(0).min(left);
             let limit = if limit == 0 && !empty { None } else { Some(limit) };
             let data = match &name {
+                Ok(name) if version < ZSTD && hides_zstd(cluster, ctx, name) => {
+                    failed(wanted.partition, ResponseError::UnsupportedCompressionType.code())
+                }
                 Ok(name) => partition(cluster, (ctx, name), request.isolation_level, wanted, limit),
                 Err(error) => failed(wanted.partition, error.code()),
             };
@@ -126,6 +135,12 @@ fn read(cluster: &mut Cluster, ctx: &Context, request: &FetchRequest, version: i
         );
     }
     FetchResponse::default().with_responses(topics)
+}
+
+/// Does the topic keep its batches in zstd, and this broker say so? What a producer chose is not looked at.
+fn hides_zstd(cluster: &Cluster, ctx: &Context, name: &TopicName) -> bool {
+    ctx.shared.config.profile.has(Quirk::ZstdTopicRefused)
+        && cluster.topics.named(name).and_then(Topic::compression) == Some(Compression::Zstd)
 }
 
 fn partition(

@@ -1,6 +1,7 @@
 //! Produce, versions 3 to 13 (0 to 2 are advertised as well and refused, KAFKA-18659).
 //!
 //! - One batch of magic 2 per partition. acks 0 has no response; 1 and -1 are the same here.
+//! - A topic with a `compression.type` of its own has batches of other codecs compressed anew.
 //! - Transactional batches: see `produce_txn`.
 //! - Version 13 names topics by id.
 //! - INVALID_TIMESTAMP names the records at fault from version 8 on.
@@ -108,7 +109,7 @@ async fn produce(
     }
     let records = data.records.as_ref().ok_or(ResponseError::InvalidRecord)?;
     let batch = marker::produced(records)?;
-    if batch.header().codec() > ZSTD || (batch.header().codec() == ZSTD && version < 7) {
+    if batch.header().codec() == ZSTD && version < 7 {
         return Err(ResponseError::UnsupportedCompressionType);
     }
     ctx.may_topic(Operation::Write, topic)?;
@@ -141,7 +142,12 @@ fn append(
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());
     cluster.led_by(ctx.node, &at.topic, at.partition)?;
     let topic = cluster.topics.named(&at.topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
-    if batch.bytes().len() > topic.max_message_bytes(config.max_message_bytes) {
+    let most = topic.max_message_bytes(config.max_message_bytes);
+    if batch.bytes().len() > most {
+        return Err(ResponseError::MessageTooLarge);
+    }
+    let kept = marker::kept(batch, topic.compression(), topic.compression_levels())?;
+    if kept.bytes().len() > most {
         return Err(ResponseError::MessageTooLarge);
     }
     if acks == ALL && in_sync < topic.min_insync_replicas(config.min_insync_replicas) {
@@ -160,7 +166,7 @@ fn append(
     let partition = cluster.led_by(ctx.node, &at.topic, at.partition)?;
     let first_sequence = produce_txn::first_sequence(add, batch);
     let rules = AppendRules { leader_epoch: partition.leader_epoch, first_sequence, append_time_ms };
-    partition.log.append(batch, rules)
+    partition.log.append(&kept, rules)
 }
 
 fn answer(

@@ -3,7 +3,11 @@
 use kafka_protocol::error::ResponseError;
 
 use crate::ids::Identity;
-use crate::wire::batch::{Batch, BatchError, Batches, ControlMarker, ControlType, control_batch};
+use crate::record::{Compression, CompressionLevels};
+use crate::wire::batch::{
+    Batch, BatchError, Batches, ControlMarker, ControlType, HEADER_BYTES, RecompressError, SealError,
+    control_batch,
+};
 
 /// The outcome that a control batch announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +53,10 @@ impl Marker {
 /// The code that Produce answers.
 pub(crate) fn produced(bytes: &bytes::Bytes) -> Result<Batch, ResponseError> {
     let batch = Batch::produced(bytes.clone()).map_err(as_produce_says)?;
+    if bytes.len() == HEADER_BYTES && matches!(batch.header().codec(), 1..=3) {
+        // In zstd nothing is an empty stream; in the others it lacks a beginning.
+        return Err(ResponseError::UnknownServerError);
+    }
     let mut records = match batch.records() {
         Ok(records) => records,
         Err(BatchError::Codec { codec: 1..=4 }) => return Ok(batch),
@@ -58,13 +66,34 @@ pub(crate) fn produced(bytes: &bytes::Bytes) -> Result<Batch, ResponseError> {
     Ok(batch)
 }
 
+/// The batch as the topic keeps it: in its own codec, if it has one.
+///
+/// # Errors
+/// The code that Produce answers.
+pub(crate) fn kept(
+    batch: &Batch,
+    codec: Option<Compression>,
+    levels: CompressionLevels,
+) -> Result<Batch, ResponseError> {
+    match codec {
+        Some(codec) if batch.compression() != Some(codec) => {
+            batch.recompressed(codec, levels).map_err(|error| match error {
+                RecompressError::Read(error) => as_produce_says(error),
+                RecompressError::Seal(SealError::NotBuilt(_)) => ResponseError::UnsupportedCompressionType,
+                _ => ResponseError::UnknownServerError,
+            })
+        }
+        Some(_) | None => Ok(batch.clone()),
+    }
+}
+
 fn as_produce_says(error: BatchError) -> ResponseError {
     match error {
-        BatchError::Length { .. }
-        | BatchError::Incomplete { .. }
-        | BatchError::Checksum { .. }
-        | BatchError::Compressed { .. } => ResponseError::CorruptMessage,
-        BatchError::Codec { .. } => ResponseError::UnsupportedCompressionType,
+        BatchError::Length { .. } | BatchError::Incomplete { .. } | BatchError::Checksum { .. } => {
+            ResponseError::CorruptMessage
+        }
+        // It has no code for a stream that it cannot decompress, and falls over a codec that it does not know.
+        BatchError::Compressed { .. } | BatchError::Codec { .. } => ResponseError::UnknownServerError,
         BatchError::TooLarge { .. } => ResponseError::MessageTooLarge,
         BatchError::OldFormat { .. }
         | BatchError::UnknownFormat { .. }
@@ -83,7 +112,7 @@ pub(super) mod testing {
     use bytes::Bytes;
 
     use super::*;
-    use crate::record::{Compression, RecordRef};
+    use crate::record::RecordRef;
     use crate::wire::batch::{BatchBuilder, Stamp};
 
     fn records(count: i32, stamp: Stamp) -> Batch {

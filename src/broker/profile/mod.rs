@@ -91,7 +91,7 @@ impl Profile {
             transaction_version: TransactionVersion::V0,
             features: Features::Told,
             verification: Verification::Asked,
-            quirks: BTreeSet::from([Quirk::PairBeforePending]),
+            quirks: BTreeSet::from([Quirk::PairBeforePending, Quirk::ZstdTopicRefused]),
             apis: apis(KAFKA_3_9),
         }
     }

@@ -34,11 +34,14 @@ pub enum Quirk {
     /// Kafka before 4.0: AddPartitionsToTxn looks at producer id and epoch before it looks whether a transition is under
     /// way.
     PairBeforePending,
+    /// Kafka 3 (4.4 does not): a Fetch before version 10 of a topic whose own `compression.type` is zstd is answered
+    /// UNSUPPORTED_COMPRESSION_TYPE. Batches in zstd by their producer's choice are handed out in any version.
+    ZstdTopicRefused,
 }
 
 impl Quirk {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LeaderlessMarkerSkipped,
         Self::FenceRaisesTwice,
         Self::FencedBatchIsInvalidState,
@@ -48,6 +51,7 @@ impl Quirk {
         Self::AbortedListUnsorted,
         Self::AbortedListForUncommitted,
         Self::PairBeforePending,
+        Self::ZstdTopicRefused,
     ];
 
     /// Its name on command lines: that of the issue, if there is one.
@@ -63,6 +67,7 @@ impl Quirk {
             Self::AbortedListUnsorted => "aborted-list-unsorted",
             Self::AbortedListForUncommitted => "aborted-list-for-uncommitted",
             Self::PairBeforePending => "pair-before-pending",
+            Self::ZstdTopicRefused => "zstd-topic-refused",
         }
     }
 

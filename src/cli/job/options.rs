@@ -33,7 +33,7 @@ pub(in crate::cli) struct Options {
     /// What transactional ids begin with [default: the topic and a random id]
     #[arg(long, value_name = "P")]
     transactional_id_prefix: Option<String>,
-    /// How records are compressed: none or lz4 [default: lz4]
+    /// How records are compressed: none, gzip, snappy, lz4 or zstd [default: lz4]
     #[arg(long, value_name = "CODEC")]
     compression: Option<String>,
     /// Set a property by its Kafka or Flink name, such as linger.ms=10; may be repeated

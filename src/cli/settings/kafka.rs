@@ -7,7 +7,12 @@ use super::{
     table::{Apply, On, Owner, Property, as_it_is},
     text::{bytes, millis, number, wait},
 };
-use crate::{client::ClientConfig, client::OutOfRangePolicy, ids::GroupId, record::Compression};
+use crate::{
+    client::ClientConfig,
+    client::OutOfRangePolicy,
+    ids::GroupId,
+    record::{Compression, UnknownCodec},
+};
 
 /// The brokers to begin with.
 pub(super) const SERVERS: &str = "bootstrap.servers";
@@ -71,9 +76,23 @@ pub(super) const PROPERTIES: &[Property] = &[
     kafka("buffer.memory", ("33554432", "bytes of a writer that are not acknowledged yet"), |c, v| {
         bytes(v).map(|n| c.sink.buffer_bytes = n)
     }),
-    kafka("compression.type", ("lz4", "`none` or `lz4`"), |c, v| {
+    kafka("compression.type", ("lz4", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"), |c, v| {
         compression(v).map(|codec| c.sink.compression = codec)
     }),
+    kafka("compression.gzip.level", ("-1", "1 to 9, or -1, which is 6"), |c, v| {
+        level(c, Compression::Gzip, v)
+    }),
+    kafka("compression.lz4.level", ("9", "1 to 17; all are the same here, as fast as level 1"), |c, v| {
+        level(c, Compression::Lz4, v)
+    }),
+    kafka(
+        "compression.zstd.level",
+        (
+            "3",
+            "-131072 to 22; all are the same here, between -5 and -1 of libzstd, unless built with `zstd-c`",
+        ),
+        |c, v| level(c, Compression::Zstd, v),
+    ),
     kafka(
         "max.in.flight.requests.per.connection",
         ("5", "requests of a writer that may be on their way to one broker, 1 to 5; order is kept"),
@@ -155,12 +174,18 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 fn compression(value: &str) -> Result<Compression, String> {
-    match value {
-        "none" => Ok(Compression::None),
-        "lz4" => Ok(Compression::Lz4),
-        "gzip" | "snappy" | "zstd" => Err(format!("{value} is not supported yet: none and lz4 are")),
-        _ => Err("it is no codec: none and lz4 are supported".into()),
+    let codec: Compression = value.parse().map_err(|e: UnknownCodec| e.to_string())?;
+    if codec.is_built() {
+        return Ok(codec);
     }
+    Err(format!("this build lacks {codec}: build with the feature `{codec}`"))
+}
+
+fn level(config: &mut JobConfig, codec: Compression, value: &str) -> Result<(), String> {
+    let level = value.parse().map_err(|_| "it must be a whole number".to_owned())?;
+    let levels = config.sink.compression_levels.with(codec, level).map_err(|e| e.to_string())?;
+    config.sink.compression_levels = levels;
+    Ok(())
 }
 
 fn offset_reset(value: &str) -> Result<OutOfRangePolicy, String> {

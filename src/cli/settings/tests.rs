@@ -76,7 +76,10 @@ fn every_name_of_kafkas_clients_and_producers_changes_its_setting() {
             "batch.size=7",
             "max.request.size=8",
             "buffer.memory=9",
-            "compression.type=lz4",
+            "compression.type=zstd",
+            "compression.gzip.level=9",
+            "compression.lz4.level=1",
+            "compression.zstd.level=-7",
             "max.in.flight.requests.per.connection=2",
             "acks=-1",
             "enable.idempotence=true",
@@ -93,10 +96,19 @@ fn every_name_of_kafkas_clients_and_producers_changes_its_setting() {
             assert_eq!(s.max_block, ms(3));
             assert_eq!((s.transaction_timeout, s.delivery_timeout, s.linger), (ms(4), ms(5), ms(6)));
             assert_eq!((s.batch_bytes, s.request_bytes, s.buffer_bytes), (7, 8, 9));
-            assert_eq!((s.compression, s.max_in_flight, s.commit_connections), (Compression::Lz4, 2, 10));
+            assert_eq!((s.compression, s.max_in_flight, s.commit_connections), (Compression::Zstd, 2, 10));
+            let levels = [Compression::Gzip, Compression::Lz4, Compression::Zstd];
+            let levels = levels.map(|codec| s.compression_levels.of(codec));
+            assert_eq!(levels, [Some(9), Some(1), Some(-7)]);
         }
     }
-    assert_eq!(taken(Pipe, &["compression.type=none"]).sink.compression, Compression::None);
+    for codec in Compression::ALL {
+        let set = format!("compression.type={codec}");
+        assert_eq!(taken(Pipe, &[&set]).sink.compression, codec);
+        let mut config = fresh();
+        config.compress(codec.name()).unwrap();
+        assert_eq!(config.sink.compression, codec);
+    }
 }
 
 #[test]
@@ -332,16 +344,17 @@ fn what_is_not_supported_says_why_and_what_is_unknown_names_the_nearest() {
         ("batch.size=none", "bytes"),
         ("request.timeout.ms=0", "above 0"),
         ("commit.connections=0", "from 1 to 65535"),
-        ("compression.type=snappy", "snappy is not supported yet"),
-        ("compression.type=gzip", "gzip is not supported yet"),
-        ("compression.type=zstd", "zstd is not supported yet"),
         ("compression.type=rar", "no codec"),
+        ("compression.gzip.level=0", "gzip has no compression level 0: it has 1 to 9, and -1"),
+        ("compression.lz4.level=18", "it has 1 to 17"),
+        ("compression.zstd.level=23", "it has -131072 to 22"),
+        ("compression.zstd.level=much", "a whole number"),
         ("nonsense", "NAME=VALUE"),
     ] {
         let error = refused(Mirror, &[setting]);
         assert!(error.contains(why) && !error.contains("secret"), "{error}");
     }
-    assert!(fresh().compress("zstd").unwrap_err().0.contains("--compression zstd"));
+    assert!(fresh().compress("rar").unwrap_err().0.contains("--compression rar: it is no codec"));
 }
 
 #[test]

@@ -47,7 +47,8 @@ impl Producers {
             .max_request_size(config.request_bytes)
             .buffer_memory(config.buffer_bytes)
             .max_in_flight(config.max_in_flight)
-            .compression(config.compression);
+            .compression(config.compression)
+            .compression_levels(config.compression_levels);
         match self.pairs.remove(&slot) {
             Some(Pair::Returned(identity)) => builder.returned(identity),
             Some(Pair::Used(identity)) => builder.used(identity),

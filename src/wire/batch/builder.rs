@@ -9,7 +9,7 @@ use super::{
     sealed::SealedBatch,
 };
 use crate::{
-    record::{Compression, HeaderRef, RecordRef},
+    record::{Compression, CompressionLevels, HeaderRef, RecordRef},
     wire::varint::{Scratch, signed, signed_len},
 };
 
@@ -66,6 +66,15 @@ impl BatchBuilder {
         body.saturating_add(signed_len(signed(body)))
     }
 
+    /// The most bytes that a record can add to any batch, before compression: a few more than [`size_of`](Self::size_of) tells,
+    /// and cheaper to know.
+    #[must_use]
+    #[inline]
+    pub fn most_bytes_of(record: &RecordRef<'_>) -> usize {
+        let payload = record.key.map_or(0, <[u8]>::len).saturating_add(record.value.map_or(0, <[u8]>::len));
+        payload.saturating_add(Scratch::CAPACITY).saturating_add(headers_len(record.headers))
+    }
+
     /// Appends a record with `timestamp`, in milliseconds since the Unix epoch, -1 for none.
     ///
     /// # Errors
@@ -103,16 +112,28 @@ impl BatchBuilder {
         self.count == 0
     }
 
+    /// Closes the batch and compresses its records, at the codec's default level.
+    ///
+    /// # Errors
+    /// As [`seal_at`](Self::seal_at).
+    pub fn seal(self, compression: Compression) -> Result<SealedBatch, SealError> {
+        self.seal_at(compression, CompressionLevels::default())
+    }
+
     /// Closes the batch and compresses its records.
     ///
     /// # Errors
     /// [`SealError::Empty`] without records, which brokers refuse; the others if the compression is not built in or its
     /// result passes 2 GiB.
-    pub fn seal(self, compression: Compression) -> Result<SealedBatch, SealError> {
+    pub fn seal_at(
+        self,
+        compression: Compression,
+        levels: CompressionLevels,
+    ) -> Result<SealedBatch, SealError> {
         if self.is_empty() {
             return Err(SealError::Empty);
         }
-        let Some(compressed) = compress::compress(compression, &self.buffer)? else {
+        let Some(compressed) = compress::compress(compression, levels, &self.buffer)? else {
             return Ok(self.finish(0));
         };
         if compressed.len() > MAX_BYTES {

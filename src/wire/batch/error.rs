@@ -1,5 +1,6 @@
 //! What can be wrong with a batch that came from the network.
 
+use super::compress::compression;
 use crate::wire::cursor::Fault;
 
 /// A batch that cannot be read. The sender, or the way here, is at fault.
@@ -118,17 +119,10 @@ pub enum BatchError {
 
 /// What to say of a codec that is not read, and what to do about it.
 fn unread(codec: u8) -> String {
-    let name = match codec {
-        1 => "gzip",
-        2 => "snappy",
-        3 => return "lz4, and this build lacks it: build with the feature `lz4`".to_owned(),
-        4 => "zstd",
-        other => return format!("codec {other}, which Kafka does not have"),
-    };
-    format!(
-        "{name}, which is not read; lz4 and no compression are. Read it with another client, and let its producers or \
-         its topic use compression.type=lz4 from now on"
-    )
+    match compression(codec) {
+        Some(codec) => format!("{codec}, and this build lacks it: build with the feature `{codec}`"),
+        None => format!("codec {codec}, which Kafka does not have"),
+    }
 }
 
 /// What is wrong with a record.

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::{
-    BatchError, BatchHeader, ControlRecord, ControlType, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, Records, at,
-    bit, compress, control, header::stated_size, put, put_crc,
+    BatchError, BatchHeader, ControlRecord, ControlType, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, LENGTH_END,
+    Records, SealError, at, bit, compress, control, header::stated_size, put, put_crc,
 };
+use crate::record::{Compression, CompressionLevels};
 
 /// The batches of a Fetch payload, in order; each is checked before it is handed out.
 ///
@@ -45,6 +46,18 @@ pub enum Tail {
 pub struct Batch {
     header: BatchHeader,
     bytes: Bytes,
+}
+
+/// A batch cannot be compressed otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecompressError {
+    /// Its records cannot be decompressed.
+    #[error(transparent)]
+    Read(#[from] BatchError),
+    /// They cannot be compressed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
 }
 
 impl Batches {
@@ -161,10 +174,42 @@ impl Batch {
     /// [`BatchError::Codec`], [`BatchError::Compressed`] or [`BatchError::TooLarge`] if they cannot be decompressed, and
     /// [`BatchError::Count`] if there cannot be as many as the header says.
     pub fn records_within(&self, limit: usize) -> Result<Records, BatchError> {
+        Records::new(&self.header, self.body_within(limit)?)
+    }
+
+    /// The bytes of the records, decompressed.
+    fn body_within(&self, limit: usize) -> Result<Bytes, BatchError> {
         let body = self.bytes.slice(HEADER_BYTES..);
-        let body =
-            if body.is_empty() { body } else { compress::decompress(self.header.codec(), body, limit)? };
-        Records::new(&self.header, body)
+        if body.is_empty() { Ok(body) } else { compress::decompress(self.header.codec(), body, limit) }
+    }
+
+    /// How the records are compressed; nothing if Kafka has no such codec.
+    #[must_use]
+    pub fn compression(&self) -> Option<Compression> {
+        compress::compression(self.header.codec())
+    }
+
+    /// The batch with its records compressed otherwise, as a broker keeps it whose topic asks for a codec
+    /// (`compression.type`).
+    ///
+    /// # Errors
+    /// [`RecompressError`] if the records cannot be decompressed into [`DEFAULT_RECORDS_LIMIT`] bytes, or cannot be
+    /// compressed.
+    pub fn recompressed(
+        &self,
+        compression: Compression,
+        levels: CompressionLevels,
+    ) -> Result<Self, RecompressError> {
+        let mut plain = self.bytes[..HEADER_BYTES].to_vec();
+        plain.extend_from_slice(&self.body_within(DEFAULT_RECORDS_LIMIT)?);
+        let mut bytes = compress::compress(compression, levels, &plain)?.unwrap_or(plain);
+        let too_large = SealError::TooLarge { bytes: bytes.len() };
+        let length = i32::try_from(bytes.len() - LENGTH_END).map_err(|_| too_large)?;
+        let attributes = self.header.attributes & !bit::CODEC | compress::codec(compression);
+        put(&mut bytes, at::LENGTH, length.to_be_bytes());
+        put(&mut bytes, at::ATTRIBUTES, attributes.to_be_bytes());
+        put_crc(&mut bytes);
+        Ok(Self { header: BatchHeader::parse(&bytes)?, bytes: bytes.into() })
     }
 
     /// What a control batch says. Nothing if this is none, or if compaction has emptied it: what it said is then lost,

@@ -156,7 +156,7 @@ impl Writer<'_> {
     fn unknown_tags(&mut self) -> u32 {
         if let Mode::Dense { tag_every, .. } = self.mode {
             self.structs += 1;
-            u32::from(tag_every > 0 && self.structs % tag_every == 0)
+            u32::from(tag_every > 0 && self.structs.is_multiple_of(tag_every))
         } else if self.one_in(6) {
             1 + self.choices.below(2)
         } else {

@@ -178,16 +178,12 @@ fn offsets_do_not_run_backwards_inside_a_batch() {
 
 #[test]
 fn unknown_codecs_are_refused_when_the_records_are_asked_for() {
-    for codec in [1u8, 2, 4, 5, 6, 7] {
+    for codec in [5u8, 6, 7] {
         let batch = read(forged(&batch_of(&["a"]), at::ATTRIBUTES, [0, codec])).unwrap();
-        assert_eq!(batch.header().codec(), codec);
+        assert_eq!((batch.header().codec(), batch.compression()), (codec, None));
         let error = batch.records().unwrap_err();
         assert_eq!(error, BatchError::Codec { codec });
-        let name = ["", "gzip", "snappy", "lz4", "zstd"]
-            .get(usize::from(codec))
-            .copied()
-            .unwrap_or("Kafka does not have");
-        assert!(error.to_string().contains(name), "{error}");
+        assert!(error.to_string().contains("which Kafka does not have"), "{error}");
     }
 }
 

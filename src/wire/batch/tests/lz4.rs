@@ -5,18 +5,10 @@ use std::io::{Read, Write};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use proptest::{collection::vec, prelude::*};
 
-use super::{Sample, batch_of, forged, read, records, seal, with_body};
-use crate::{
-    record::Compression,
-    wire::batch::{BatchError, HEADER_BYTES, at, lz4},
-};
+use super::{forged, read, text, with_body};
+use crate::wire::batch::{BatchError, at, compress::lz4};
 
 const ATTRIBUTES: [u8; 2] = [0, 3];
-
-/// Text that compresses, longer than two blocks of 64 KiB.
-fn text() -> Vec<u8> {
-    (0..20_000u32).flat_map(|i| format!("line {} ", i % 777).into_bytes()).collect()
-}
 
 fn foreign_frame(info: FrameInfo, content: &[u8]) -> Vec<u8> {
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
@@ -67,18 +59,6 @@ fn several_frames_are_one_stream() {
 }
 
 #[test]
-fn a_compressed_batch_is_smaller_and_gives_its_buffer_back() {
-    let samples = vec![Sample::value("the same again and again"); 200];
-    let plain = seal(&samples, Compression::None).len();
-    let mut batch = seal(&samples, Compression::Lz4);
-    assert!(batch.len() < plain / 4);
-    assert_eq!(batch.take_spare().unwrap().len(), plain);
-    let batch = read(batch.freeze()).unwrap();
-    assert_eq!(batch.header().codec(), 3);
-    assert_eq!(records(&batch).unwrap().len(), 200);
-}
-
-#[test]
 fn a_bomb_ends_at_the_limit() {
     // 16 MiB of zeros; the claimed content size is believed by nobody.
     let mut frame = foreign_frame(FrameInfo::new().content_size(Some(16 << 20)), &vec![0; 16 << 20]);
@@ -94,16 +74,6 @@ fn a_bomb_ends_at_the_limit() {
     );
     assert_eq!(lz4::read(&frame, 4_095).unwrap_err(), BatchError::TooLarge { limit: 4_095 });
     assert_eq!(lz4::read(&frame, 4_096).unwrap().len(), 4_096);
-}
-
-#[test]
-fn a_count_is_held_against_the_decompressed_bytes() {
-    let batch = seal(&[Sample::value("a")], Compression::Lz4).freeze();
-    let many = forged(&batch, at::LAST_OFFSET_DELTA, (i32::MAX - 1).to_be_bytes());
-    let many = read(forged(&many, at::COUNT, i32::MAX.to_be_bytes())).unwrap();
-    let plain = batch_of(&["a"]).len() - HEADER_BYTES;
-    let refused = BatchError::Count { count: i32::MAX, last_offset_delta: i32::MAX - 1, bytes: plain };
-    assert_eq!(many.records().unwrap_err(), refused);
 }
 
 #[test]
@@ -135,14 +105,6 @@ fn a_block_cannot_refer_to_another_frame() {
 }
 
 proptest! {
-    #[test]
-    fn any_content_comes_back(pieces in vec((any::<u8>(), 1usize..5_000), 0..60)) {
-        let content: Vec<_> = pieces.into_iter().flat_map(|(byte, times)| vec![byte; times]).collect();
-        let mut frame = Vec::new();
-        lz4::write(&content, &mut frame);
-        prop_assert!(lz4::read(&frame, content.len()).unwrap() == content);
-    }
-
     #[test]
     fn a_damaged_frame_is_read_or_refused(
         linked in any::<bool>(),

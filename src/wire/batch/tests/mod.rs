@@ -1,10 +1,17 @@
 //! What the tests of the batch codec share: records as they are made up, and batches made of them.
 
 mod building;
+mod codecs;
+#[cfg(feature = "gzip")]
+mod gzip;
 mod hostile;
 #[cfg(feature = "lz4")]
 mod lz4;
 mod reading;
+#[cfg(feature = "snappy")]
+mod snappy;
+#[cfg(feature = "zstd")]
+mod zstd;
 
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
@@ -111,9 +118,12 @@ fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
 
 /// Every codec of this build.
 fn any_compression() -> impl Strategy<Value = Compression> {
-    if cfg!(feature = "lz4") {
-        prop_oneof![Just(Compression::None), Just(Compression::Lz4)].boxed()
-    } else {
-        Just(Compression::None).boxed()
-    }
+    let built = Compression::ALL.into_iter().filter(|codec| codec.is_built());
+    proptest::sample::select(built.collect::<Vec<_>>())
+}
+
+/// Text that compresses, longer than two blocks of 64 KiB.
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
+fn text() -> Vec<u8> {
+    (0..20_000u32).flat_map(|i| format!("line {} ", i % 777).into_bytes()).collect()
 }

@@ -123,7 +123,7 @@ pub(super) async fn e18(_: &Bench) -> Shown {
 /// Every compression is taken by Kafka, and read back by librdkafka and by Kafka's own Java consumer.
 pub(super) async fn e19(bench: &Bench) -> Shown {
     let client = bench.client()?;
-    for compression in [Compression::None, Compression::Lz4] {
+    for compression in Compression::ALL {
         let topic = bench.topic(&client, 1).await?;
         let builder = client.transactional_producer(bench.id("e19")).compression(compression);
         let mut transaction = bench.init_of(builder).await?.begin();

@@ -31,7 +31,7 @@ const WINDOW: usize = 64 << 10;
 const MOST_GROWTH: usize = 255;
 
 /// Appends one frame that holds `plain`.
-pub(super) fn write(plain: &[u8], out: &mut Vec<u8>) {
+pub(in crate::wire::batch) fn write(plain: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&FRAME_HEADER);
     let mut table = CompressTable::default();
     for block in plain.chunks(BLOCK_BYTES) {
@@ -79,7 +79,7 @@ struct Output {
 /// The content of all frames in `input`, at most `limit` bytes.
 ///
 /// Checksums inside the frames are passed over: the batch's own covers the same bytes.
-pub(super) fn read(input: &[u8], limit: usize) -> Result<Vec<u8>, BatchError> {
+pub(in crate::wire::batch) fn read(input: &[u8], limit: usize) -> Result<Vec<u8>, BatchError> {
     let mut cursor = Cursor::new(input);
     let mut output = Output { bytes: Vec::new(), filled: 0, limit };
     while cursor.remaining() > 0 {

@@ -1,0 +1,68 @@
+//! Memory of batches that were stored, for the next ones.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is kept at most, in bytes. What is in use and what is kept come from the same batches, so together they are no more than
+/// the producers' `buffer.memory`, or than this.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// A new buffer begins small: most transactions write little to most partitions.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// Buffers that nobody uses.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    spare: Mutex<Spare>,
+}
+
+#[derive(Debug, Default)]
+struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Buffers {
+    /// A buffer for a batch of at most so many bytes, which may grow.
+    pub(crate) fn take(&self, most: usize) -> Vec<u8> {
+        let mut spare = self.spare();
+        let Some(buffer) = spare.buffers.pop() else {
+            return Vec::with_capacity(most.min(FIRST_BYTES));
+        };
+        spare.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Takes back what is no longer needed.
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        let mut spare = self.spare();
+        if spare.bytes + buffer.capacity() <= KEPT_BYTES {
+            spare.bytes += buffer.capacity();
+            spare.buffers.push(buffer);
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        // It is valid after every statement.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_is_used_again_and_never_too_much_is_kept() {
+        let buffers = Buffers::default();
+        assert_eq!(buffers.take(1 << 20).capacity(), FIRST_BYTES);
+        assert_eq!(buffers.take(100).capacity(), 100);
+        buffers.give(Vec::with_capacity(4000));
+        assert_eq!(buffers.take(100).capacity(), 4000);
+        for _ in 0..20 {
+            buffers.give(Vec::with_capacity(1 << 20));
+        }
+        let kept = std::iter::from_fn(|| Some(buffers.take(1)).filter(|buffer| buffer.capacity() > 1));
+        assert_eq!(kept.count(), KEPT_BYTES >> 20);
+        assert_eq!(buffers.spare().bytes, 0);
+    }
+}
