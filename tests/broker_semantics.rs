@@ -189,6 +189,26 @@ async fn what_cannot_be_produced_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn more_partitions_than_a_request_may_create_are_refused_all_of_them() {
+    const POLICY_VIOLATION: i16 = 44;
+    let (_broker, c, _) = cluster().await;
+    for counts in [&[10_001][..], &[i32::MAX], &[6_000, 6_000]] {
+        let names: Vec<_> = counts.iter().map(|_| unique("many")).collect();
+        let new = |(name, count): (&String, &i32)| {
+            m::create_topics_request::CreatableTopic::default()
+                .with_name(raw::topic(name))
+                .with_num_partitions(*count)
+                .with_replication_factor(1)
+        };
+        let topics = names.iter().zip(counts).map(new).collect();
+        let request = m::CreateTopicsRequest::default().with_topics(topics).with_timeout_ms(10_000);
+        let created = c.any().await.call(5, &request).await;
+        let codes: Vec<_> = created.topics.iter().map(|topic| topic.error_code).collect();
+        assert_eq!(codes, vec![POLICY_VIOLATION; counts.len()], "{counts:?}");
+    }
+}
+
+#[tokio::test]
 async fn offsets_beyond_the_log_are_out_of_range_and_tell_nothing() {
     let (_broker, c, topic) = cluster().await;
     let answer = c.fetch(&topic, 0, 5, 1).await;
