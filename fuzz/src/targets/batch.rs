@@ -74,7 +74,7 @@ fn check(payload: Bytes) {
 }
 
 fn check_batch(batch: &Batch) {
-    let _ = (batch.control(), batch.control_type());
+    let _ = batch.control();
     let Ok(records) = batch.records_within(LIMIT) else { return };
     // Without this, what was decompressed before the measurement would count as freed in it.
     let own = records.clone();

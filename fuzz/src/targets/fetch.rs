@@ -91,7 +91,7 @@ fn filtered(partition: &FetchPartition) {
 pub(super) fn seen(batch: &Batch) -> BatchSeen {
     let header = batch.header();
     let content = match (header.is_control(), header.is_transactional()) {
-        (true, _) => BatchContent::Control(batch.control_type()),
+        (true, _) => BatchContent::Control(batch.control().ok().flatten().map(|record| record.control_type)),
         (false, true) => BatchContent::Transactional,
         (false, false) => BatchContent::Plain,
     };
