@@ -42,7 +42,7 @@ async fn markers(cluster: &Cluster, topic: &str) -> Vec<(i16, ControlType)> {
     let fetched = cluster.fetch(topic, 0, 0, 0).await;
     let records = fetched.responses[0].partitions[0].records.clone().unwrap_or_default();
     let batches = Batches::new(records).map(Result::unwrap);
-    batches.filter_map(|b| Some((b.header().producer_epoch, b.control_type()?))).collect()
+    batches.filter_map(|b| Some((b.header().producer_epoch, b.control().ok()??.control_type))).collect()
 }
 
 #[tokio::test]
@@ -186,6 +186,26 @@ async fn what_cannot_be_produced_is_refused_by_name() {
     assert_eq!(send(batch((pair.0, pair.1), 7, 1).to_vec()).await, Err(45));
     assert_eq!(send(batch((pair.0 + 1_000_000, 0), 0, 1).to_vec()).await, Err(49));
     assert_eq!(send(good).await, Ok(0));
+}
+
+#[tokio::test]
+async fn more_partitions_than_a_request_may_create_are_refused_all_of_them() {
+    const POLICY_VIOLATION: i16 = 44;
+    let (_broker, c, _) = cluster().await;
+    for counts in [&[10_001][..], &[i32::MAX], &[6_000, 6_000]] {
+        let names: Vec<_> = counts.iter().map(|_| unique("many")).collect();
+        let new = |(name, count): (&String, &i32)| {
+            m::create_topics_request::CreatableTopic::default()
+                .with_name(raw::topic(name))
+                .with_num_partitions(*count)
+                .with_replication_factor(1)
+        };
+        let topics = names.iter().zip(counts).map(new).collect();
+        let request = m::CreateTopicsRequest::default().with_topics(topics).with_timeout_ms(10_000);
+        let created = c.any().await.call(5, &request).await;
+        let codes: Vec<_> = created.topics.iter().map(|topic| topic.error_code).collect();
+        assert_eq!(codes, vec![POLICY_VIOLATION; counts.len()], "{counts:?}");
+    }
 }
 
 #[tokio::test]

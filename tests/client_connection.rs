@@ -6,7 +6,7 @@ use std::{io, sync::Arc, time::Duration};
 use bytes::BytesMut;
 use futures::future::BoxFuture;
 use kafka_2pc::{
-    exchange::{Metadata, MetadataAnswer},
+    exchange::{ExchangeError, Metadata, MetadataAnswer},
     net::{CallError, Clock, Connection, ConnectionConfig, Connector, Probe, Stream},
     wire::{
         api::Api,
@@ -123,6 +123,28 @@ async fn questions_wait_for_the_greeting_and_are_answered_in_order() {
         peer.metadata(&header, &i.to_string()).await;
         assert_eq!(name(asked).await, i.to_string());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_answer_makes_no_sense_is_not_used_on() {
+    let (connection, mut peer) = ready().await;
+    let asked = [ask(&connection), ask(&connection)];
+    let [first, second] = [peer.frame().await, peer.frame().await];
+    let mut bad = frame(&first, first.correlation_id, 9, &metadata("bad", 0));
+    bad.push(0);
+    let length = i32::try_from(bad.len() - 4).unwrap();
+    bad[..4].copy_from_slice(&length.to_be_bytes());
+    peer.0.write_all(&bad).await.unwrap();
+    let [one, other] = asked;
+    let error = one.await.unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Exchange(ExchangeError::Malformed { .. })), "{error}");
+    let error = other.await.unwrap().unwrap_err();
+    assert!(error.outcome_unknown() && matches!(error, CallError::MaybeSent(_)), "{error}");
+    // What comes behind it is not read any more, and what is asked now is not sent.
+    _ = peer.0.write_all(&frame(&second, second.correlation_id, 9, &metadata("late", 0))).await;
+    let error = ask(&connection).await.unwrap().unwrap_err();
+    assert!(matches!(error, CallError::NotSent(_)), "{error}");
+    assert!(connection.is_closed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,3 @@
-//! cargo-fuzz target: a request frame, header included.
+//! Target for libFuzzer; see `kafka_2pc_fuzz::targets::request`.
 #![no_main]
-
-use bytes::Bytes;
-use kafka_2pc_fuzz::pipeline;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(violation) = pipeline::request(Bytes::copy_from_slice(input)) {
-        panic!("{}", violation.0);
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| kafka_2pc_fuzz::targets::request(input));

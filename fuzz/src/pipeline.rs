@@ -1,6 +1,6 @@
 //! What happens to a frame that comes from the network: header off, guard, codec.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use kafka_2pc::wire::{
     api::Api,
     frame::{self, RequestHeader},
@@ -60,7 +60,7 @@ fn body(direction: Direction, api: Api, version: i16, body: Bytes) -> Result<Pas
         return Ok(Passage::GuardRefused);
     }
     let body_bytes = body.len() as u64;
-    let mut rest = body;
+    let mut rest = body.clone();
     let (decoded, peak_bytes) = peak_of(|| decode(direction, api, version, &mut rest));
     let place = format_args!("{api} {direction} version {version}");
     decoded.map_err(|error| Violation(format!("{place} passed the guard, then: {error:#}")))?;
@@ -70,14 +70,46 @@ fn body(direction: Direction, api: Api, version: i16, body: Bytes) -> Result<Pas
     if peak_bytes > MEMORY_PER_BYTE * body_bytes + MEMORY_SLACK_BYTES {
         return Err(Violation(format!("{place}: {peak_bytes} bytes of memory for {body_bytes}")));
     }
+    again(direction, api, version, &body).map_err(|what| Violation(format!("{place}: {what}")))?;
     Ok(Passage::Decoded { peak_bytes, body_bytes })
 }
 
+/// What was decoded is encoded, passes the guard, and is decoded to the same.
+fn again(direction: Direction, api: Api, version: i16, body: &Bytes) -> Result<(), String> {
+    let message = Message::decode(direction, api, version, &mut body.clone()).map_err(|e| e.to_string())?;
+    let mut encoded = BytesMut::new();
+    message.encode(&mut encoded, version).map_err(|error| format!("is not encoded again: {error:#}"))?;
+    let encoded = encoded.freeze();
+    guard::check(direction, api, version, &encoded).map_err(|error| format!("encoded again: {error}"))?;
+    let second = Message::decode(direction, api, version, &mut encoded.clone()).map_err(|e| e.to_string())?;
+    if second == message { Ok(()) } else { Err(format!("{message:?} becomes {second:?}")) }
+}
+
 fn decode(direction: Direction, api: Api, version: i16, body: &mut Bytes) -> anyhow::Result<()> {
-    let key = ApiKey::try_from(api.key()).map_err(|()| anyhow::anyhow!("the codec does not know {api}"))?;
     // The decoded message is dropped inside the measurement, after the peak.
-    match direction {
-        Direction::Request => RequestKind::decode(key, body, version).map(drop),
-        Direction::Response => ResponseKind::decode(key, body, version).map(drop),
+    Message::decode(direction, api, version, body).map(drop)
+}
+
+#[derive(Debug, PartialEq)]
+enum Message {
+    Request(RequestKind),
+    Response(ResponseKind),
+}
+
+impl Message {
+    fn decode(direction: Direction, api: Api, version: i16, body: &mut Bytes) -> anyhow::Result<Self> {
+        let key =
+            ApiKey::try_from(api.key()).map_err(|()| anyhow::anyhow!("the codec does not know {api}"))?;
+        match direction {
+            Direction::Request => RequestKind::decode(key, body, version).map(Self::Request),
+            Direction::Response => ResponseKind::decode(key, body, version).map(Self::Response),
+        }
+    }
+
+    fn encode(&self, out: &mut BytesMut, version: i16) -> anyhow::Result<()> {
+        match self {
+            Self::Request(request) => request.encode(out, version),
+            Self::Response(response) => response.encode(out, version),
+        }
     }
 }

@@ -99,10 +99,12 @@ fn batches(part: &FetchPartition) -> Option<EvidenceInput> {
         let Ok(batch) = batch else { break };
         let header = batch.header();
         let kind = match (header.is_control(), header.is_transactional()) {
-            (true, _) => match batch.control_type() {
-                Some(ControlType::Commit) => BatchKind::Ends(Marker::Commit),
-                Some(ControlType::Abort) => BatchKind::Ends(Marker::Abort),
-                Some(ControlType::Other(_)) | None => BatchKind::EmptyControl,
+            (true, _) => match batch.control().map(|record| record.map(|record| record.control_type)) {
+                Ok(Some(ControlType::Commit)) => BatchKind::Ends(Marker::Commit),
+                Ok(Some(ControlType::Abort)) => BatchKind::Ends(Marker::Abort),
+                Ok(Some(ControlType::Other(_)) | None) => BatchKind::EmptyControl,
+                // It may be the marker, so what comes behind it proves nothing.
+                Err(_) => break,
             },
             (false, true) => BatchKind::Transactional,
             (false, false) => BatchKind::Plain,

@@ -91,14 +91,22 @@ struct Submission {
     api: Api,
     encode: Encode,
     timeout: Duration,
-    reply: oneshot::Sender<Result<(i16, Bytes, Throttle), CallError>>,
+    reply: oneshot::Sender<Result<(i16, Bytes, Report), CallError>>,
 }
 
 /// Encodes a question once the broker's versions are known; the head's version is chosen by it.
 type Encode = Box<dyn FnOnce(&BrokerProfile, Head) -> Result<(i16, Vec<Bytes>), ExchangeError> + Send>;
 
-/// Tells the connection's task of a silence that an answer asked for.
-type Throttle = mpsc::UnboundedSender<Duration>;
+/// What whoever reads an answer finds in it that concerns the connection.
+enum Found {
+    /// The broker asked for so long a silence.
+    Silence(Duration),
+    /// It makes no sense: what follows it is not to be trusted.
+    Nonsense(String),
+}
+
+/// Tells the connection's task of it.
+type Report = mpsc::UnboundedSender<Found>;
 
 impl Connection {
     /// Opens a connection in the background, after `delay`.
@@ -169,17 +177,20 @@ impl Connection {
                 return Err(CallError::NotSent("the connection is closed".into()));
             }
             let lost = |_| CallError::MaybeSent("the connection's task ended".into());
-            let (version, mut frame, throttle) = answer.await.map_err(lost)??;
+            let (version, mut frame, report) = answer.await.map_err(lost)??;
             let malformed = |e: frame::HeaderError| ExchangeError::Malformed {
                 api: api.name(),
                 version,
                 detail: e.to_string(),
             };
-            frame::decode_response_header(&mut frame, api, version).map_err(malformed)?;
-            let Answered { answer, throttle: silence } = call.decode(version, frame)?;
+            let header = frame::decode_response_header(&mut frame, api, version).map_err(malformed);
+            let Answered { answer, throttle: silence } =
+                header.and_then(|_| call.decode(version, frame)).inspect_err(|e| {
+                    // A connection that is closed already needs no word of it.
+                    _ = report.send(Found::Nonsense(e.to_string()));
+                })?;
             if !silence.is_zero() {
-                // A closed connection needs no silence.
-                _ = throttle.send(silence);
+                _ = report.send(Found::Silence(silence));
             }
             Ok(answer)
         }
@@ -195,8 +206,8 @@ struct Task {
     clock: Clock,
     submitted: mpsc::UnboundedReceiver<Submission>,
     profile: watch::Sender<Profile>,
-    throttle: Throttle,
-    throttled: mpsc::UnboundedReceiver<Duration>,
+    report: Report,
+    found: mpsc::UnboundedReceiver<Found>,
     ready: bool,
     /// Was anything answered but the handshake?
     answered: bool,
@@ -215,7 +226,7 @@ struct Pending {
     api: Api,
     version: i16,
     frame: Vec<Bytes>,
-    reply: oneshot::Sender<Result<(i16, Bytes, Throttle), CallError>>,
+    reply: oneshot::Sender<Result<(i16, Bytes, Report), CallError>>,
 }
 
 /// Bytes to write; the last chunk of a frame names its API.
@@ -234,7 +245,7 @@ impl Task {
         config: ConnectionConfig,
         clock: Clock,
     ) -> Self {
-        let (throttle, throttled) = mpsc::unbounded_channel();
+        let (report, found) = mpsc::unbounded_channel();
         let first_greeting = versions::supported(Api::ApiVersions).max.min(3);
         let limits = Limits { in_flight: config.in_flight, greeting: config.setup_timeout, first_greeting };
         Self {
@@ -243,8 +254,8 @@ impl Task {
             clock,
             submitted,
             profile,
-            throttle,
-            throttled,
+            report,
+            found,
             ready: false,
             answered: false,
             not_kafka: false,
@@ -300,24 +311,35 @@ impl Task {
                     Err(e) => self.tell(Input::Broken(e.to_string())),
                 },
                 submission = self.submitted.recv() => match submission {
-                    // Whoever asks after an answer that wanted silence has told of it before.
-                    Some(submission) => self.hush().and_then(|()| self.submit(submission)),
+                    // Whoever asks after an answer that wanted silence, or made no sense, has told of it before.
+                    Some(submission) => match self.heed() {
+                        Ok(()) => self.submit(submission),
+                        Err(closed) => {
+                            // It was not sent, and is told that.
+                            self.early.push_back(submission);
+                            Err(closed)
+                        }
+                    },
                     None => Err(Closed("no longer used".into())),
                 },
-                Some(silence) = self.throttled.recv() => {
-                    let until = self.clock.now().after(silence);
-                    self.tell(Input::Throttled { until })
-                }
+                Some(found) = self.found.recv() => self.found(found),
                 () = self.clock.sleep_until(deadline) => self.tell(Input::Tick),
             };
         }
     }
 
-    fn hush(&mut self) -> Result<(), Closed> {
-        while let Ok(silence) = self.throttled.try_recv() {
-            self.tell(Input::Throttled { until: self.clock.now().after(silence) })?;
+    fn heed(&mut self) -> Result<(), Closed> {
+        while let Ok(found) = self.found.try_recv() {
+            self.found(found)?;
         }
         Ok(())
+    }
+
+    fn found(&mut self, found: Found) -> Result<(), Closed> {
+        self.tell(match found {
+            Found::Silence(silence) => Input::Throttled { until: self.clock.now().after(silence) },
+            Found::Nonsense(what) => Input::Broken(what),
+        })
     }
 
     /// A listener that wants a login answers the handshake, and closes the connection at the first question.
@@ -464,7 +486,7 @@ impl Task {
         self.answered = true;
         self.config.probe.tell(ProbeEvent::Answered(pending.api));
         // Whoever asked may have gone.
-        _ = pending.reply.send(Ok((pending.version, frame, self.throttle.clone())));
+        _ = pending.reply.send(Ok((pending.version, frame, self.report.clone())));
     }
 
     fn fail(&mut self, ticket: u64, sent: Sent, cause: &str) {

@@ -22,7 +22,7 @@ use super::{
     recovery::{Orphan, OrphanProof, Recovered},
     settle::CommittedButHanging,
 };
-use crate::ids::TransactionalId;
+use crate::ids::{Identity, TransactionalId};
 
 pub use history::{History, LastUse};
 pub use pressure::{Blocked, PoolExhausted, Pressure};
@@ -187,6 +187,15 @@ impl Pool {
             Some(_) | None => return Err(Misuse { slot }),
         }
         Ok(())
+    }
+
+    /// Whether the prepared transaction that the slot holds is this pair's. An answer about one of before, which comes late
+    /// or once more, must not free the id of a transaction that is still to be committed.
+    #[must_use]
+    pub fn holds_prepared(&self, slot: Slot, identity: Identity) -> bool {
+        let last = self.history.as_ref().and_then(|history| history.last(&self.id(slot)));
+        let prepared = matches!(self.slots.get(&slot), Some(SlotState::Prepared(_)));
+        prepared && last.is_none_or(|last| last.identity == identity)
     }
 
     /// The slot's transaction is decided: committed, or aborted before it was prepared (then no checkpoint lists it).

@@ -304,3 +304,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_answer_about_a_transaction_of_before_is_none_about_the_one_that_has_its_id_now() {
+    let mut pool = pool(Naming::Pooled);
+    let (slot, other) = (pool.take(1).unwrap(), Identity::new(7, 4));
+    assert!(!pool.holds_prepared(slot, LAST.identity), "nothing is prepared");
+    pool.prepared(slot, 1, LAST).unwrap();
+    assert!(pool.holds_prepared(slot, LAST.identity) && !pool.holds_prepared(slot, other));
+    pool.decided(slot).unwrap();
+    assert!(!pool.holds_prepared(slot, LAST.identity), "it was told before");
+    pool.settled(slot).unwrap();
+    pool.durable(&BTreeSet::new());
+    assert_eq!(pool.take(2), Ok(slot));
+    assert!(!pool.holds_prepared(slot, LAST.identity), "the next one is being written");
+    pool.prepared(slot, 2, LastUse { identity: other, ..LAST }).unwrap();
+    assert!(!pool.holds_prepared(slot, LAST.identity) && pool.holds_prepared(slot, other));
+}

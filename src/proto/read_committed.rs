@@ -39,7 +39,7 @@ pub enum BatchContent {
     Plain,
     /// Records of a transaction.
     Transactional,
-    /// A control record; `None` where compaction removed it, or where it can't be read.
+    /// A control record; `None` where compaction removed it.
     Control(Option<ControlType>),
 }
 

@@ -39,9 +39,11 @@ use crate::{
     wire::versions::TransactionVersion,
 };
 
+mod asked;
 mod interface;
 mod offsets;
 
+use asked::{Call, StartTime, Topics};
 pub use interface::{
     AbortFact, Acked, AddFact, Effect, Evidence, Finish, Goal, Input, Misuse, OffsetsFact, end_txn_version,
     end_txn_version_at,
@@ -56,28 +58,6 @@ enum State {
     Ending,
     AbortRequired(Cause),
     Done,
-}
-
-/// The one request to the coordinator that may be under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Call {
-    Idle,
-    Asked,
-    Wait(Moment),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Topics {
-    NotAsked,
-    Asked,
-    Checked,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StartTime {
-    NotAsked,
-    Asked,
-    Told(Option<i64>),
 }
 
 /// How long an abort is tried, unless told otherwise (`max.block.ms`).
@@ -201,8 +181,8 @@ impl Transaction {
             }
             State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
         }
-        let is_added = self.members.contains(&partition) || self.adding.contains(&partition);
-        if self.version < TransactionVersion::V2 && !is_added {
+        let is_asked = self.members.contains(&partition) || self.adding.contains(&partition);
+        if self.version < TransactionVersion::V2 && !is_asked {
             self.to_add.insert(partition.clone());
         }
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
@@ -362,7 +342,10 @@ impl Transaction {
                 }
             }
             Step::Moved(leader) => _ = self.leaders.insert(partition.clone(), leader),
-            Step::Refused { partition, cause } if cause.is_fenced() => self.fenced(cause.on(partition)),
+            Step::Refused { partition, cause } if cause.is_fenced() => {
+                self.effects.push_back(Effect::Discarded(vec![batch]));
+                self.fenced(cause.on(partition));
+            }
             Step::Refused { partition, cause } => self.refused(batch, cause.on(partition)),
             Step::Gap { partition } => {
                 let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER with no earlier batch missing";
@@ -385,6 +368,10 @@ impl Transaction {
 
     fn aborted(&mut self, now: Moment, fact: AbortFact) {
         self.call = Call::Idle;
+        if self.state == State::Done {
+            // It was given up before it was answered.
+            return;
+        }
         match fact {
             AbortFact::Done(next) => self.finish(Finish::Aborted { next, used: true }),
             AbortFact::NothingOpen => self.finish(Finish::Aborted { next: None, used: true }),

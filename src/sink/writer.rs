@@ -211,9 +211,12 @@ impl SinkWriter {
         self.pool.state_to_keep()
     }
 
-    /// A committer got its answer for one of this writer's transactions.
+    /// A committer got its answer for one of this writer's transactions. An answer that was told before changes nothing.
     pub fn decided(&mut self, committable: &Committable, resumed: &Resumed) {
         let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
+        if !self.pool.holds_prepared(slot, committable.identity) {
+            return;
+        }
         self.meter.ended(&committable.transactional_id);
         _ = self.pool.decided(slot);
         self.measure();

@@ -1,8 +1,10 @@
 //! A way to the brokers that can be closed for requests of one kind: what a slow network, or a slow coordinator, is for a client.
+//! And one on which everything that passes can be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::KafkaError;
@@ -26,6 +28,18 @@ pub struct Detour {
     barrier: Arc<Barrier>,
 }
 
+/// Which way a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// From a client to a broker.
+    Request,
+    /// From a broker to a client.
+    Response,
+}
+
+/// Is shown each frame without its length: the number of its connection, and its way.
+pub type Watcher = Arc<dyn Fn(u64, Way, &[u8]) + Send + Sync>;
+
 #[derive(Debug, Default)]
 struct Barrier {
     state: Mutex<Closed>,
@@ -44,6 +58,14 @@ impl Detour {
     /// # Errors
     /// [`KafkaError::Io`].
     pub fn start(bootstrap: &str) -> Result<Self, KafkaError> {
+        Self::watched(bootstrap, Arc::new(|_, _, _| {}))
+    }
+
+    /// The same, and every frame is shown to `watcher` before it goes on.
+    ///
+    /// # Errors
+    /// [`KafkaError::Io`].
+    pub fn watched(bootstrap: &str, watcher: Watcher) -> Result<Self, KafkaError> {
         let failed = || KafkaError::io(format!("start a proxy of {bootstrap}"));
         let (mut ports, mut listeners) = (BTreeMap::new(), Vec::new());
         for address in bootstrap.split(',') {
@@ -54,9 +76,17 @@ impl Detour {
             listeners.push((port, listener));
         }
         let (ports, barrier) = (Arc::new(ports), Arc::new(Barrier::default()));
+        let connections = Arc::new(AtomicU64::new(0));
         for (port, listener) in listeners {
             let (ports, barrier) = (Arc::clone(&ports), Arc::clone(&barrier));
-            std::thread::spawn(move || accept(&listener, port, &ports, &barrier));
+            let lane = Lane {
+                port,
+                ports,
+                barrier,
+                connections: Arc::clone(&connections),
+                watcher: watcher.clone(),
+            };
+            std::thread::spawn(move || lane.accept(&listener));
         }
         Ok(Self { ports, barrier })
     }
@@ -104,22 +134,46 @@ impl Barrier {
     }
 }
 
-fn accept(listener: &TcpListener, port: u16, ports: &Arc<BTreeMap<u16, u16>>, barrier: &Arc<Barrier>) {
-    for client in listener.incoming() {
-        if barrier.is_over() {
-            return;
-        }
-        // A broker that is down refuses the connection, and so does the proxy.
-        let both = client.and_then(|client| Ok((client, TcpStream::connect(("127.0.0.1", port))?)));
-        let Ok((client, broker)) = both else { continue };
-        let (Ok(from_client), Ok(from_broker)) = (client.try_clone(), broker.try_clone()) else { continue };
-        let (ports, barrier) = (Arc::clone(ports), Arc::clone(barrier));
-        std::thread::spawn(move || {
-            carry(from_client, broker, |frame| {
-                barrier.pass(i16::from_be_bytes([*frame.first().unwrap_or(&0), *frame.get(1).unwrap_or(&0)]));
+/// The way to one broker.
+struct Lane {
+    port: u16,
+    ports: Arc<BTreeMap<u16, u16>>,
+    barrier: Arc<Barrier>,
+    connections: Arc<AtomicU64>,
+    watcher: Watcher,
+}
+
+impl Lane {
+    fn accept(&self, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.barrier.is_over() {
+                return;
+            }
+            // A broker that is down refuses the connection, and so does the proxy.
+            let both = client.and_then(|client| Ok((client, TcpStream::connect(("127.0.0.1", self.port))?)));
+            let Ok((client, broker)) = both else { continue };
+            let (Ok(from_client), Ok(from_broker)) = (client.try_clone(), broker.try_clone()) else {
+                continue;
+            };
+            let number = self.connections.fetch_add(1, Ordering::Relaxed);
+            let (ports, barrier) = (Arc::clone(&self.ports), Arc::clone(&self.barrier));
+            let (requests, answers) = (Arc::clone(&self.watcher), Arc::clone(&self.watcher));
+            std::thread::spawn(move || {
+                carry(from_client, broker, |frame| {
+                    requests(number, Way::Request, frame);
+                    barrier.pass(i16::from_be_bytes([
+                        *frame.first().unwrap_or(&0),
+                        *frame.get(1).unwrap_or(&0),
+                    ]));
+                });
             });
-        });
-        std::thread::spawn(move || carry(from_broker, client, |frame| redirect(frame, &ports)));
+            std::thread::spawn(move || {
+                carry(from_broker, client, |frame| {
+                    redirect(frame, &ports);
+                    answers(number, Way::Response, frame);
+                });
+            });
+        }
     }
 }
 

@@ -21,7 +21,7 @@ mod tools;
 mod topics;
 
 pub use cluster::KafkaCluster;
-pub use detour::{Detour, END_TXN, PRODUCE};
+pub use detour::{Detour, END_TXN, PRODUCE, Watcher, Way};
 pub use error::KafkaError;
 pub use jars::{JarSet, Jars};
 pub use look::{Described, OpenProducer, describe, open_producers, transactions};

@@ -134,6 +134,12 @@ impl Bench {
         })
     }
 
+    /// The same cluster behind another tap, with a trace of its own.
+    #[must_use]
+    pub fn with_another_tap(&self) -> Self {
+        Self::new(self.arm.clone(), self.world.clone())
+    }
+
     /// Settings of a client that gives up before the row does.
     ///
     /// # Errors

@@ -35,6 +35,12 @@ impl Raw {
         Ok(raw)
     }
 
+    /// Whether the broker offers the API of a request.
+    #[must_use]
+    pub fn offers<R: Request>(&self) -> bool {
+        self.newest.contains_key(&R::KEY)
+    }
+
     /// Sends a request of this version, or of the newest that the broker knows if that is older, and reads its answer.
     ///
     /// # Errors

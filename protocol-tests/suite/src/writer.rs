@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kafka_2pc::client::{Client, ClientConfig};
 use kafka_2pc::ids::TransactionalId;
+use kafka_2pc::proto::committable::Committable;
 use kafka_2pc::record::RecordRef;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
@@ -16,6 +17,22 @@ use crate::bench::within;
 use crate::outcome::{Failure, Outcome, Shown, holds};
 
 const ASKED: &str = "PROTOCOL_TESTS_WRITER";
+/// The same for a process that commits one prepared transaction, and says `end` with the outcome.
+const COMMIT: &str = "PROTOCOL_TESTS_COMMIT";
+
+/// Lets another process commit a committable, which it gets as bytes; what it said.
+///
+/// # Errors
+/// It can't be started, or says nothing.
+pub async fn commit(bootstrap: &str, committable: &Committable) -> Result<String, Failure> {
+    let bytes: String = committable.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(COMMIT, format!("{bootstrap} {bytes}")).kill_on_drop(true);
+    let said = within(command.output()).await??;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let last = said.lines().find(|line| line.starts_with("end"));
+    last.map(str::to_owned).ok_or_else(|| Failure::wrong("the process that should commit said nothing"))
+}
 
 /// The writer, seen by its parent.
 #[derive(Debug)]
@@ -96,19 +113,41 @@ impl Child {
 /// If this process was started to be a writer, it is one, and then ends. To be called first by every `main` that runs rows.
 #[must_use]
 pub fn if_asked() -> Option<ExitCode> {
-    let asked = std::env::var(ASKED).ok()?;
-    let written = tokio::runtime::Builder::new_current_thread()
+    let (writes, commits) = (std::env::var(ASKED).ok(), std::env::var(COMMIT).ok());
+    if writes.is_none() && commits.is_none() {
+        return None;
+    }
+    let work = async {
+        match (writes, commits) {
+            (Some(asked), _) => write(&asked).await,
+            (None, asked) => commit_bytes(&asked.unwrap_or_default()).await,
+        }
+    };
+    let done = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::from)
-        .and_then(|runtime| runtime.block_on(write(&asked)));
-    match written {
+        .and_then(|runtime| runtime.block_on(work));
+    match done {
         Ok(()) => Some(ExitCode::SUCCESS),
         Err(failure) => {
             println!("end {}", Outcome::from(Err(failure)).why());
             Some(ExitCode::FAILURE)
         }
     }
+}
+
+async fn commit_bytes(asked: &str) -> Shown {
+    let Some((bootstrap, hex)) = asked.split_once(' ') else {
+        return Err(Failure::wrong(format!("{asked:?} is not what a committer is told")));
+    };
+    let digits: Vec<_> = hex.chars().collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
+    let bytes = digits.chunks(2).map(byte).collect::<Result<Vec<_>, _>>()?;
+    let client = Client::new(ClientConfig::new(bootstrap)?.max_block(Duration::from_secs(20)));
+    let resumed = client.resume(Committable::from_bytes(&bytes)?).commit().await?;
+    println!("end {:?}", resumed.outcome);
+    Ok(())
 }
 
 async fn write(asked: &str) -> Shown {

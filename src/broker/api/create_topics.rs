@@ -2,6 +2,7 @@
 //!
 //! - Every node takes it (a real broker forwards it to the controller).
 //! - -1 partitions or replicas mean the broker's defaults; a manual assignment names the replicas itself.
+//! - More than 10,000 partitions in one request are refused, all of it.
 //! - Configurations are kept and shown; `compression.type` with its levels, `max.message.bytes`, `min.insync.replicas`
 //!   and `message.timestamp.type` act. Of these, only those about compression are refused when they make no sense.
 
@@ -17,10 +18,16 @@ use crate::broker::cluster::{Cluster, NewTopic};
 use crate::broker::shared::Context;
 use crate::broker::topics;
 
+/// `QuorumController.MAX_RECORDS_PER_USER_OP`: more partitions in one request are POLICY_VIOLATION.
+const MOST_PARTITIONS: i64 = 10_000;
+
 impl Handler for CreateTopicsRequest {
     type Response = CreateTopicsResponse;
 
-    async fn handle(self, ctx: &Context, _version: i16) -> CreateTopicsResponse {
+    async fn handle(self, ctx: &Context, version: i16) -> CreateTopicsResponse {
+        if partitions(&self, ctx.shared.config.default_partitions) > MOST_PARTITIONS {
+            return self.refuse(version, ResponseError::PolicyViolation.code());
+        }
         let mut cluster = ctx.shared.cluster();
         let topics = self.topics.iter().map(|topic| create(ctx, &mut cluster, topic, self.validate_only));
         CreateTopicsResponse::default().with_topics(topics.collect())
@@ -30,6 +37,16 @@ impl Handler for CreateTopicsRequest {
         let topics = self.topics.iter().map(|t| refused(t, code));
         CreateTopicsResponse::default().with_topics(topics.collect())
     }
+}
+
+/// How many partitions the request would create in all (`ReplicationControlManager.validateTotalNumberOfPartitions`).
+fn partitions(request: &CreateTopicsRequest, default: i32) -> i64 {
+    let of_topic = |topic: &CreatableTopic| match topic.num_partitions {
+        _ if !topic.assignments.is_empty() => i64::try_from(topic.assignments.len()).unwrap_or(i64::MAX),
+        -1 => i64::from(default),
+        count => i64::from(count.max(0)),
+    };
+    request.topics.iter().map(of_topic).fold(0, i64::saturating_add)
 }
 
 fn refused(topic: &CreatableTopic, code: i16) -> CreatableTopicResult {

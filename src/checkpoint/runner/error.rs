@@ -14,6 +14,7 @@ use crate::{
             coordinator::{AbortCause, ConfigError},
         },
         committable::Committable,
+        naming::IdPrefix,
         resume::CommitError,
         sealed::StateError,
     },
@@ -59,6 +60,16 @@ pub enum RunError {
     /// The cluster does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Another job of this process writes under the same prefix: each would abort the other's transactions. Nothing was
+    /// touched.
+    #[error(
+        "another job of this process uses the transactional id prefix `{}`: give each job one of its own",
+        prefix.as_str()
+    )]
+    PrefixInUse {
+        /// The prefix.
+        prefix: IdPrefix,
+    },
     /// Recovery did not finish.
     #[error(transparent)]
     Recover(#[from] RecoverError),

@@ -17,6 +17,7 @@
 mod attempt;
 mod build;
 mod channel;
+mod claim;
 mod commits;
 mod config;
 mod counters;

@@ -7,6 +7,7 @@ use futures::{FutureExt, future::FusedFuture};
 use super::{
     attempt::{Attempt, End, Start},
     build::{Built, Surroundings, build},
+    claim::Claim,
     commits::{Commits, Teller, Ways},
     config::RunConfig,
     counters::Counters,
@@ -95,7 +96,7 @@ impl Pipeline {
         };
         let played = match begun {
             Ok(begun) => {
-                let Begun { built, checkpoint, was_finished, spans } = begun;
+                let Begun { built, checkpoint, was_finished, spans, claim: _claim } = begun;
                 let start = Start { checkpoint, newest_id: *newest_id, was_finished, spans };
                 let start = (start, Arc::clone(&counters));
                 let mut attempt =
@@ -137,6 +138,10 @@ impl Pipeline {
         }
         sink.validate()?;
         let topic = client.topic(&spec.topic).await?;
+        let cluster_id = client.cluster_id().await?.unwrap_or_else(|| Arc::from(""));
+        let Some(claim) = Claim::on(cluster_id, &sink.prefix) else {
+            return Err(RunError::PrefixInUse { prefix: sink.prefix });
+        };
         let (checkpoint, refused) = self.restored((client, config), store, (&topic, nodes)).await?;
         let restored = Restored::read(&checkpoint, nodes, &*store.states()).await?;
         let sink = Sink::new(client.clone(), Arc::new(sink), vec![topic.clone()]);
@@ -179,7 +184,7 @@ impl Pipeline {
             settle_timeout: spec.config.settle_timeout,
         };
         let built = build(nodes, &restored, around).await?;
-        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), spans })
+        Ok(Begun { built, checkpoint, was_finished: restored.is_finished(), spans, claim })
     }
 
     /// The checkpoint to begin from, and why nothing may be written, if so. A first one is stored at once: the job's ids
@@ -234,6 +239,8 @@ struct Begun {
     checkpoint: Checkpoint,
     was_finished: bool,
     spans: Spans,
+    /// Held as long as the job lives.
+    claim: Claim,
 }
 
 /// What the lives of a job share, from one restart to the next.

@@ -268,6 +268,10 @@ impl Partition {
                 self.step = Step::Idle;
             }
             Fetched::Payload(payload) => {
+                // Before the position moves behind the first of them: those that should have come before it would be lost.
+                if let Err(source) = Batches::check_order(&payload.records) {
+                    return Err(self.unreadable(now, source));
+                }
                 self.backoff.reset();
                 self.keep(isolation, payload);
             }
@@ -327,6 +331,14 @@ impl Partition {
                 Ok(())
             }
         }
+    }
+
+    /// What was fetched can't be read; it is fetched once more.
+    fn unreadable(&mut self, now: Moment, source: BatchError) -> ConsumerError {
+        self.buffer = None;
+        self.retry(now, Step::Idle);
+        let (partition, offset) = (self.place.clone(), self.position().unwrap_or(-1));
+        ConsumerError::Unreadable { partition, offset, source }
     }
 
     /// The position was not in the log, and this is what the log holds.
@@ -392,12 +404,7 @@ impl Partition {
                         return Ok(Next::Records(self.placed(records)));
                     }
                 }
-                Err(source) => {
-                    self.buffer = None;
-                    self.retry(now, Step::Idle);
-                    let (partition, offset) = (self.place.clone(), self.position().unwrap_or(-1));
-                    return Err(ConsumerError::Unreadable { partition, offset, source });
-                }
+                Err(source) => return Err(self.unreadable(now, source)),
             }
         }
     }
@@ -417,7 +424,8 @@ impl Partition {
 fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::StoredRecord>, BatchError> {
     let header = batch.header();
     let content = match (header.is_control(), header.is_transactional()) {
-        (true, _) => BatchContent::Control(batch.control_type()),
+        // A marker that is passed over because it can't be read would end nothing, and what follows it would count as aborted.
+        (true, _) => BatchContent::Control(batch.control()?.map(|record| record.control_type)),
         (false, true) => BatchContent::Transactional,
         (false, false) => BatchContent::Plain,
     };

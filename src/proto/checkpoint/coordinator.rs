@@ -19,6 +19,8 @@ use crate::ids::Moment;
 
 mod clock;
 mod interface;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod model;
 mod notices;
 mod pending;
 mod schedule;

@@ -69,6 +69,12 @@ impl History {
         self.pooled.insert(id, last);
     }
 
+    /// The last transaction of an id that is used again and again.
+    #[must_use]
+    pub fn last(&self, id: &TransactionalId) -> Option<&LastUse> {
+        self.pooled.get(id)
+    }
+
     /// An incrementing id was used, and with it all before it.
     pub fn counted(&mut self, prefix: &IdPrefix, parts: IdParts) {
         let highest = self.counted.entry((prefix.clone(), parts.subtask)).or_default();

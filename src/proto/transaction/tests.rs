@@ -206,6 +206,25 @@ fn a_partition_that_is_being_added_is_not_asked_for_again() {
 }
 
 #[test]
+fn a_batch_that_is_refused_because_somebody_else_owns_the_id_is_discarded() {
+    let (mut rig, sent) = Rig::in_flight();
+    let fenced = Cause::new(CauseKind::Fenced, "PRODUCER_FENCED");
+    let effects = rig.answer(&sent, BatchFact::Refused(fenced));
+    assert_eq!(effects[0], Effect::Discarded(vec![BatchId(1)]));
+    assert!(matches!(finish(&effects), Some(Finish::Fenced(_))), "{effects:?}");
+}
+
+#[test]
+fn a_late_answer_to_an_abort_that_was_given_up_ends_nothing_again() {
+    let (mut rig, sent) = Rig::in_flight();
+    rig.feed(Input::End(Goal::Abort));
+    assert!(rig.answer(&sent, BatchFact::Stored(Some(7))).contains(&Effect::Abort));
+    rig.now = rig.now.after(Duration::from_secs(61));
+    assert!(matches!(finish(&rig.feed(Input::Tick)), Some(Finish::Abandoned(_))));
+    assert_eq!(rig.feed(Input::Aborted(AbortFact::Done(None))), []);
+}
+
+#[test]
 fn prepare_waits_for_an_add_that_is_under_way() {
     let mut rig = Rig::new(TransactionVersion::V1);
     rig.write(0);

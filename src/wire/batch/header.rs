@@ -1,6 +1,8 @@
 //! A batch's header: everything that can be known without touching the records.
 
-use super::{BatchError, HEADER_BYTES, LENGTH_END, MAGIC, at, bit, field, increment_sequence};
+use super::{
+    BatchError, HEADER_BYTES, LENGTH_END, MAGIC, at, bit, field, increment_sequence, records::SMALLEST_RECORD,
+};
 use crate::ids::Identity;
 
 /// The smallest length that any format states; below it there is no magic to look at.
@@ -149,6 +151,17 @@ impl BatchHeader {
             return Ok(());
         }
         Err(BatchError::Checksum { base_offset: self.base_offset, stored: self.crc, computed })
+    }
+
+    /// Whether so many bytes of records, if they are not compressed, can be as many as it says. Also for a batch whose
+    /// records nobody will look at: its last offset is believed.
+    pub(super) fn check_count(&self, bytes: usize) -> Result<(), BatchError> {
+        let Self { count, last_offset_delta, .. } = *self;
+        let fits = usize::try_from(count).is_ok_and(|count| count <= bytes / SMALLEST_RECORD);
+        if fits || self.codec() != 0 {
+            return Ok(());
+        }
+        Err(BatchError::Count { count, last_offset_delta, bytes })
     }
 }
 

@@ -43,6 +43,15 @@ pub use reader::{Batch, Batches, RecompressError, Tail};
 pub use records::{HeaderViews, MAX_HEADERS, RecordView, Records};
 pub use sealed::{SealedBatch, Stamp, increment_sequence};
 
+/// The records of a batch whose header names this codec, in at most `limit` bytes: what [`Batch::records_within`] reads.
+///
+/// # Errors
+/// [`BatchError::Codec`], [`BatchError::Compressed`] or [`BatchError::TooLarge`].
+#[cfg(feature = "fuzzing")]
+pub fn decompress(codec: u8, body: bytes::Bytes, limit: usize) -> Result<bytes::Bytes, BatchError> {
+    compress::decompress(codec, body, limit)
+}
+
 /// The default limit on the decompressed records of one batch, in bytes: 64 MiB.
 pub const DEFAULT_RECORDS_LIMIT: usize = 64 << 20;
 

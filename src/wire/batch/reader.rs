@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    BatchError, BatchHeader, ControlRecord, ControlType, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, LENGTH_END,
-    Records, SealError, at, bit, compress, control, header::stated_size, put, put_crc,
+    BatchError, BatchHeader, ControlRecord, DEFAULT_RECORDS_LIMIT, HEADER_BYTES, LENGTH_END, Records,
+    SealError, at, bit, compress, control, field, header::stated_size, put, put_crc,
 };
 use crate::record::{Compression, CompressionLevels};
 
@@ -67,6 +67,27 @@ impl Batches {
         Self { rest: payload, expected: 0, read: 0, tail: Tail::Clean }
     }
 
+    /// Whether the complete batches of `payload` follow one another, by their offsets alone: nothing else is looked at.
+    ///
+    /// # Errors
+    /// [`BatchError::Order`].
+    pub fn check_order(payload: &[u8]) -> Result<(), BatchError> {
+        let (mut rest, mut expected) = (payload, 0);
+        while let Some(size) =
+            stated_size(rest).ok().flatten().filter(|size| (HEADER_BYTES..=rest.len()).contains(size))
+        {
+            let (batch, behind) = rest.split_at(size);
+            let base_offset = i64::from_be_bytes(field(batch, at::BASE_OFFSET));
+            if base_offset < expected {
+                return Err(BatchError::Order { base_offset, expected });
+            }
+            let last = i32::from_be_bytes(field(batch, at::LAST_OFFSET_DELTA));
+            expected = base_offset.saturating_add(i64::from(last)).saturating_add(1);
+            rest = behind;
+        }
+        Ok(())
+    }
+
     /// What stood behind the last batch; known when the iteration has ended.
     #[must_use]
     pub fn tail(&self) -> Tail {
@@ -116,6 +137,7 @@ impl Batch {
     fn parse(bytes: Bytes) -> Result<Self, BatchError> {
         let header = BatchHeader::parse(&bytes)?;
         header.check_crc(&bytes)?;
+        header.check_count(bytes.len() - HEADER_BYTES)?;
         Ok(Self { header, bytes })
     }
 
@@ -222,12 +244,6 @@ impl Batch {
             return Ok(None);
         }
         self.records()?.next().map(|record| control::parse(&record?)).transpose()
-    }
-
-    /// Commit, abort or something else, if this is a control batch that still has its record and can be read.
-    #[must_use]
-    pub fn control_type(&self) -> Option<ControlType> {
-        self.control().ok().flatten().map(|record| record.control_type)
     }
 
     /// The batch as compaction leaves one whose records are all gone: its header alone, with offsets and producer.

@@ -12,7 +12,7 @@ use crate::{
 pub const MAX_HEADERS: usize = 1 << 20;
 
 /// A record takes at least this: length, attributes, two deltas, two lengths and the number of headers.
-const SMALLEST_RECORD: usize = 7;
+pub(super) const SMALLEST_RECORD: usize = 7;
 
 /// A header takes at least this: two lengths.
 const SMALLEST_HEADER: usize = 2;

@@ -53,6 +53,23 @@ impl Bench {
         Ok(blocking(move || kafka::create_topic(&bootstrap, &topic)).await??)
     }
 
+    /// A new topic of one partition that this node alone holds, as seen by `client`.
+    ///
+    /// # Errors
+    /// The cluster does not create it.
+    pub async fn topic_on(&self, client: &Client, node: i32) -> Result<Topic, Failure> {
+        let name = super::fresh("lonely");
+        if let World::Embedded(broker) = &self.world {
+            broker.create_topic_on(&name, vec![vec![node]])?;
+        } else {
+            let configs = vec![("min.insync.replicas".to_owned(), "1".to_owned())];
+            let topic = kafka::Topic { assignment: vec![vec![node]], configs, ..kafka::Topic::new(&name, 1) };
+            let bootstrap = self.bootstrap();
+            blocking(move || kafka::create_topic(&bootstrap, &topic)).await??;
+        }
+        Ok(within(client.topic(&name)).await??)
+    }
+
     /// Deletes a topic, and returns when no broker knows it any more.
     ///
     /// # Errors

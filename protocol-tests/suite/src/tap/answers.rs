@@ -1,6 +1,7 @@
 //! Answers that are changed on their way: what a broker could say, and says so seldom that no test can wait for it.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_2pc::wire::api::Api;
@@ -18,6 +19,29 @@ pub(super) struct Change {
     api: Api,
     left: u32,
     change: Alter,
+}
+
+/// So many times are for ever.
+const ENDLESS: u32 = 1_000_000;
+
+/// What goes to the client instead of a frame: these bytes as they are, length field and all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mangled {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// If they come one by one: how far they are apart.
+    pub pace: Option<Duration>,
+    /// Nothing follows them on their connection, so that nothing completes them.
+    pub last: bool,
+}
+
+type Mangle = Box<dyn FnMut(i16, &Bytes) -> Mangled + Send>;
+
+/// One rule about the bytes of answers.
+pub(super) struct Mangling {
+    api: Api,
+    left: u32,
+    mangle: Mangle,
 }
 
 impl Tap {
@@ -57,6 +81,28 @@ impl Tap {
         lock(&self.0.changes).push(Change { api, left: times, change: Box::new(change) });
     }
 
+    /// The next `times` answers of an API reach the client as these bytes. `mangle` is given the version and the frame
+    /// without its length.
+    pub fn mangle(&self, api: Api, times: u32, mangle: impl FnMut(i16, &Bytes) -> Mangled + Send + 'static) {
+        lock(&self.0.manglings).push(Mangling { api, left: times, mangle: Box::new(mangle) });
+    }
+
+    /// How many answers are still to be changed or mangled, by rules that have an end.
+    #[must_use]
+    pub fn to_come(&self) -> u32 {
+        let changes: u32 =
+            lock(&self.0.changes).iter().map(|rule| rule.left).filter(|left| *left < ENDLESS).sum();
+        let manglings: u32 = lock(&self.0.manglings).iter().map(|rule| rule.left).sum();
+        changes + manglings
+    }
+
+    pub(super) fn mangled(&self, api: Api, version: i16, frame: &Bytes) -> Option<Mangled> {
+        let mut manglings = lock(&self.0.manglings);
+        let rule = manglings.iter_mut().find(|rule| rule.api == api && rule.left > 0)?;
+        rule.left -= 1;
+        Some((rule.mangle)(version, frame))
+    }
+
     pub(super) fn change(&self, api: Api, version: i16, frame: Bytes) -> Bytes {
         let mut changes = lock(&self.0.changes);
         for rule in changes.iter_mut().filter(|rule| rule.api == api && rule.left > 0) {
@@ -66,6 +112,12 @@ impl Tap {
             }
         }
         frame
+    }
+}
+
+impl fmt::Debug for Mangling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mangling").field("api", &self.api).field("left", &self.left).finish_non_exhaustive()
     }
 }
 

@@ -30,10 +30,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 
+pub use answers::Mangled;
 pub use codes::codes;
 pub use dial::Dial;
 
-use self::answers::Change;
+use self::answers::{Change, Mangling};
 use self::dial::Dials;
 use crate::bench::within;
 use crate::outcome::{Failure, Shown, equal};
@@ -124,6 +125,7 @@ struct State {
     order: AtomicU64,
     plans: Mutex<Vec<Plan>>,
     changes: Mutex<Vec<Change>>,
+    manglings: Mutex<Vec<Mangling>>,
     dials: Mutex<Dials>,
     cut: watch::Sender<u64>,
 }
@@ -184,6 +186,7 @@ impl Tap {
     pub fn clear(&self) {
         lock(&self.0.plans).clear();
         lock(&self.0.changes).clear();
+        lock(&self.0.manglings).clear();
     }
 
     /// All answers so far, in the order in which they came.

@@ -9,7 +9,7 @@ use kafka_2pc::wire::frame::{DEFAULT_MAX_FRAME_BYTES, FrameDecoder, RequestHeade
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
-use super::{Act, Answer, Gate, Held, Sent, Tap, codes, now};
+use super::{Act, Answer, Gate, Held, Mangled, Sent, Tap, codes, now};
 
 /// A request whose answer has not come.
 struct Pending {
@@ -24,6 +24,8 @@ struct Pump {
     number: u64,
     address: (String, u16),
     pending: VecDeque<Pending>,
+    /// Nothing more goes to the client.
+    silent: bool,
 }
 
 /// Whether the connection lives on.
@@ -45,7 +47,7 @@ pub(super) async fn run(
     let (mut from_broker, mut to_broker) = broker.into_split();
     let (mut requests, mut answers) = (BytesMut::new(), BytesMut::new());
     let mut cut = tap.0.cut.subscribe();
-    let mut pump = Pump { tap, number, address, pending: VecDeque::new() };
+    let mut pump = Pump { tap, number, address, pending: VecDeque::new(), silent: false };
     loop {
         let next = tokio::select! {
             _ = cut.changed() => Ok(Next::Closed),
@@ -136,9 +138,25 @@ impl Pump {
                 at: now(),
                 codes: codes.unwrap_or_default(),
             });
-            client.write_all(&framed(&frame)).await?;
+            if self.silent {
+                continue;
+            }
+            match self.tap.mangled(pending.api, pending.version, &frame) {
+                None => client.write_all(&framed(&frame)).await?,
+                Some(mangled) => self.send(mangled, client).await?,
+            }
         }
         Ok(Next::Open)
+    }
+
+    async fn send(&mut self, mangled: Mangled, client: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        self.silent = mangled.last;
+        let Some(pace) = mangled.pace else { return client.write_all(&mangled.bytes).await };
+        for byte in &mangled.bytes {
+            client.write_all(std::slice::from_ref(byte)).await?;
+            tokio::time::sleep(pace).await;
+        }
+        Ok(())
     }
 }
 

@@ -113,6 +113,31 @@ fn batches_that_overlap_or_run_backwards_are_refused() {
 }
 
 #[test]
+fn the_order_of_batches_is_known_before_the_first_one_is_read() {
+    let at = |base_offset: i64| forged(&batch_of(&["a", "b"]), at::BASE_OFFSET, base_offset.to_be_bytes());
+    let payload = |offsets: &[i64]| offsets.iter().flat_map(|offset| at(*offset)).collect::<Vec<_>>();
+    for good in [&[][..], &[7], &[0, 2, 90]] {
+        assert_eq!(Batches::check_order(&payload(good)), Ok(()));
+    }
+    for (bad, expected) in [([5, 6], 7), ([9, 0], 11)] {
+        let base_offset = bad[1];
+        assert_eq!(Batches::check_order(&payload(&bad)), Err(BatchError::Order { base_offset, expected }));
+    }
+    // What is cut, or is no batch, is judged when it is read.
+    let whole = payload(&[9, 11]);
+    assert_eq!(Batches::check_order(&whole[..whole.len() - 1]), Ok(()));
+    assert_eq!(Batches::check_order(&[0xff; 200]), Ok(()));
+}
+
+#[test]
+fn a_count_that_its_bytes_can_not_hold_is_refused_with_the_header() {
+    let batch = batch_of(&["a"]);
+    let huge = forged(&batch, at::LAST_OFFSET_DELTA, i32::MAX.to_be_bytes());
+    let huge = forged(&huge, at::COUNT, i32::MAX.to_be_bytes());
+    assert!(matches!(read(huge), Err(BatchError::Count { count: i32::MAX, .. })));
+}
+
+#[test]
 fn counts_that_cannot_be_are_refused() {
     let batch = batch_of(&["a"]);
     for count in [i32::MAX, 2, -1, i32::MIN] {
@@ -120,9 +145,9 @@ fn counts_that_cannot_be_are_refused() {
         assert_eq!(read(forged).unwrap_err(), BatchError::Count { count, last_offset_delta: 0, bytes: 8 });
     }
     let many = forged(&batch, at::LAST_OFFSET_DELTA, (i32::MAX - 1).to_be_bytes());
-    let many = read(forged(&many, at::COUNT, i32::MAX.to_be_bytes())).unwrap();
+    let many = forged(&many, at::COUNT, i32::MAX.to_be_bytes());
     let refused = BatchError::Count { count: i32::MAX, last_offset_delta: i32::MAX - 1, bytes: 8 };
-    assert_eq!(many.records().unwrap_err(), refused);
+    assert_eq!(read(many).unwrap_err(), refused);
     let none = read(forged(&batch, at::COUNT, 0i32.to_be_bytes())).unwrap();
     assert_eq!(records(&none).unwrap_err(), BatchError::Trailing { bytes: 8 });
 }
@@ -199,7 +224,6 @@ fn malformed_control_records_are_refused() {
     // The key begins behind length, attributes, two deltas and its own length.
     let negative = read(forged(&batch, HEADER_BYTES + 5, (-1i16).to_be_bytes())).unwrap();
     assert!(matches!(negative.control(), Err(BatchError::Control { .. })));
-    assert_eq!(negative.control_type(), None);
     // A later version of key and value is read as far as it is known.
     let later = forged(&batch, HEADER_BYTES + 5, 1i16.to_be_bytes());
     assert_eq!(read(later).unwrap().control().unwrap().unwrap().coordinator_epoch, Some(12));

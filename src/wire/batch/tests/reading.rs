@@ -159,7 +159,7 @@ fn a_batch_that_is_emptied_keeps_its_place_and_its_producer() {
         assert_eq!(records(&empty).unwrap(), []);
     }
     let empty = read(marker(ControlType::Abort)).unwrap().emptied().unwrap();
-    assert_eq!((empty.header().is_control(), empty.control_type()), (true, None));
+    assert_eq!((empty.header().is_control(), empty.control().unwrap()), (true, None));
 }
 
 fn compressions() -> Vec<Compression> {
@@ -208,7 +208,6 @@ fn markers_tell_what_they_are() {
         let is_known = !matches!(control_type, ControlType::Other(_));
         let coordinator_epoch = is_known.then_some(12);
         assert_eq!(batch.control(), Ok(Some(ControlRecord { control_type, coordinator_epoch })));
-        assert_eq!(batch.control_type(), Some(control_type));
     }
 }
 
@@ -217,7 +216,7 @@ fn an_emptied_control_batch_is_no_marker() {
     let empty = forged(&with_body(0, &[]), at::ATTRIBUTES, (bit::CONTROL | bit::TRANSACTIONAL).to_be_bytes());
     let batch = read(empty).unwrap();
     assert!(batch.header().is_control());
-    assert_eq!((batch.control(), batch.control_type()), (Ok(None), None));
+    assert_eq!(batch.control(), Ok(None));
     assert_eq!(batch.header().next_offset(), 1);
 }
 

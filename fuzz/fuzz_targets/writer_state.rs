@@ -1,0 +1,3 @@
+//! Target for libFuzzer; see `kafka_2pc_fuzz::targets::writer_state`.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|input: &[u8]| kafka_2pc_fuzz::targets::writer_state(input));
