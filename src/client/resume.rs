@@ -17,8 +17,8 @@ use crate::{
     proto::{
         committable::{Committable, CommittablePartition},
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, PendingCause, Resume, ResumeEffect,
-            ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, PartitionMeta, PendingCause, Resume,
+            ResumeEffect, ResumeInput, ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
@@ -33,6 +33,7 @@ pub struct ResumeBuilder {
     leaderless: Leaderless,
     patience: Option<Duration>,
     purpose: Purpose,
+    seen_from: Option<Moment>,
 }
 
 /// How a resumed transaction ended, and the pair that its id can go on with.
@@ -53,7 +54,13 @@ impl ResumeBuilder {
             leaderless: Leaderless::default(),
             patience: None,
             purpose: Purpose::Control,
+            seen_from: None,
         }
+    }
+
+    /// Leaders that were asked for since then need not be asked for again. Default: since the call.
+    fn seen_from(self, moment: Moment) -> Self {
+        Self { seen_from: Some(moment), ..self }
     }
 
     /// What is done first. Default: EndTxn; [`First::Describe`] asks the coordinator for the state before.
@@ -117,7 +124,8 @@ impl ResumeBuilder {
         let committable = Arc::new(self.committable);
         let machine = Resume::new(clock.now(), (*committable).clone(), options);
         let (router, purpose) = (self.router, self.purpose);
-        let driver = Driver { router, committable, purpose, node: None, next: None };
+        let seen_from = self.seen_from.unwrap_or_else(|| clock.now());
+        let driver = Driver { router, committable, purpose, seen_from, node: None, next: None };
         driver.run(machine, clock).await
     }
 }
@@ -133,8 +141,12 @@ fn check_cluster(router: &Router, committable: &Committable) -> Result<(), Commi
 }
 
 /// Commits a transaction of this process that was made ready for it. The commit goes on when nobody waits for it.
-pub(super) async fn commit_own(shared: Arc<Shared>, committable: Committable) -> Result<Next, EndError> {
-    let commit = commit_now(shared, committable.clone());
+pub(super) async fn commit_own(
+    shared: Arc<Shared>,
+    committable: Committable,
+    asked: Moment,
+) -> Result<Next, EndError> {
+    let commit = commit_now(shared, committable.clone(), asked);
     #[expect(clippy::disallowed_methods, reason = "half a commit is worse than one that nobody waits for")]
     let done = tokio::spawn(commit).await;
     done.unwrap_or_else(|_| {
@@ -144,10 +156,10 @@ pub(super) async fn commit_own(shared: Arc<Shared>, committable: Committable) ->
     })
 }
 
-async fn commit_now(shared: Arc<Shared>, committable: Committable) -> Result<Next, EndError> {
+async fn commit_now(shared: Arc<Shared>, committable: Committable, asked: Moment) -> Result<Next, EndError> {
     let identity = committable.identity;
-    let resumed = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).commit().await;
-    match resumed {
+    let resume = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).seen_from(asked);
+    match resume.commit().await {
         Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next }) => {
             Ok(next.map_or(Next::Used(identity), Next::Returned))
         }
@@ -160,6 +172,8 @@ struct Driver {
     router: Arc<Router>,
     committable: Arc<Committable>,
     purpose: Purpose,
+    /// Leaders that were asked for since then are good enough.
+    seen_from: Moment,
     node: Option<NodeId>,
     next: Option<Identity>,
 }
@@ -217,7 +231,11 @@ impl Driver {
             }
             ResumeEffect::ReadFeatureLevel => level(router, node).boxed(),
             ResumeEffect::Describe => describe(router, committable, place).boxed(),
-            ResumeEffect::CheckLeaders => leaders(router, committable).boxed(),
+            ResumeEffect::CheckLeaders => {
+                // When it is asked again, time has passed.
+                let from = std::mem::replace(&mut self.seen_from, router.clock.now());
+                leaders(router, committable, from).boxed()
+            }
             ResumeEffect::EndTxn { version, decision } => {
                 end_txn(router, committable, place, (version, decision)).boxed()
             }
@@ -328,9 +346,19 @@ async fn end_txn(
     }
 }
 
-async fn leaders(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+async fn leaders(router: Arc<Router>, committable: Arc<Committable>, from: Moment) -> Learned {
     let partitions: Vec<_> =
         committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
+    // The commits of one checkpoint ask once, and one that follows its flush asked beside that.
+    let _turn = router.turn_to_look().await;
+    let led = |p: &CommittablePartition| router.is_led(&p.topic_partition(), p.topic_id, from);
+    if committable.partitions.iter().all(led) {
+        let known = committable.partitions.iter().map(|p| PartitionMeta::Known {
+            topic_id: p.topic_id,
+            leader: router.leader(&p.topic_partition()),
+        });
+        return ResumeInput::Partitions(known.collect()).into();
+    }
     match look::partitions(&router, &partitions).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),
         None => ResumeInput::NoAnswer.into(),

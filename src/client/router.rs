@@ -48,6 +48,8 @@ pub(crate) struct Router {
     pub(crate) config: ClientConfig,
     pub(crate) clock: Clock,
     pub(crate) buffers: Buffers,
+    /// Held by who looks at leaders on behalf of several.
+    looking: tokio::sync::Mutex<()>,
     connector: Arc<dyn Connector>,
     state: Mutex<State>,
 }
@@ -102,14 +104,16 @@ impl Router {
         let start = usize::try_from(Clock::seed() % 1024).unwrap_or_default();
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
         let (clock, buffers) = (Clock::start(), Buffers::default());
-        Self { config, clock, buffers, connector, state: Mutex::new(state) }
+        let looking = tokio::sync::Mutex::default();
+        Self { config, clock, buffers, looking, connector, state: Mutex::new(state) }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
     pub(crate) fn sibling(&self) -> Self {
         let connector = Arc::clone(&self.connector);
         let (config, buffers) = (self.config.clone(), Buffers::default());
-        Self { config, clock: self.clock, buffers, connector, state: Mutex::default() }
+        let looking = tokio::sync::Mutex::default();
+        Self { config, clock: self.clock, buffers, looking, connector, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -134,6 +138,13 @@ impl Router {
     /// How many partitions a topic has, as far as is known.
     pub(crate) fn partitions(&self, name: &TopicName) -> usize {
         self.state().cluster.partitions(name)
+    }
+
+    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader.
+    pub(crate) fn is_led(&self, partition: &TopicPartition, id: TopicId, from: Moment) -> bool {
+        self.state().topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from)
+            && self.topic_id(&partition.topic) == id
+            && self.leader(partition).is_some()
     }
 
     pub(crate) fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
@@ -297,14 +308,15 @@ impl Router {
         &self,
         topics: Option<Vec<TopicName>>,
     ) -> Result<MetadataAnswer, ClientError> {
+        // What it says counts from before the question.
+        let asked = self.clock.now();
         let answer = self.ask_any(Metadata { topics }).await?;
         let brokers = answer.brokers.iter().map(|b| (b.node, Arc::clone(&b.host), b.port));
         let mut state = self.state();
         state.cluster.learn_brokers(answer.cluster_id.clone(), brokers)?;
-        let now = self.clock.now();
         for topic in &answer.topics {
             learn_topic(&mut state.cluster, topic);
-            state.topics_at.insert(topic.name.clone(), now);
+            state.topics_at.insert(topic.name.clone(), asked);
         }
         Ok(answer)
     }
@@ -332,6 +344,11 @@ impl Router {
         topics.dedup();
         self.metadata(Some(topics)).await?;
         Ok(partitions.iter().map(|p| (p.clone(), self.leader(p))).collect())
+    }
+
+    /// Waits until nobody else looks at leaders, but not longer than a moment: what they find serves all.
+    pub(crate) async fn turn_to_look(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        tokio::time::timeout(FRESH, self.looking.lock()).await.ok()
     }
 
     /// The coordinator of a transactional id.

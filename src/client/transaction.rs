@@ -289,9 +289,12 @@ impl Transaction {
     /// that matters.
     pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
+        let asked = shared.router.clock.now();
         let next = match self.end(Goal::Commit).await {
             Ending::Empty(next) => next,
-            Ending::Prepared(committable) => resume::commit_own(Arc::clone(&shared), *committable).await?,
+            Ending::Prepared(committable) => {
+                resume::commit_own(Arc::clone(&shared), *committable, asked).await?
+            }
             Ending::Failed(cause) | Ending::Aborted(_, cause) => return Err(EndError::Failed(cause)),
             Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),
             Ending::Abandoned(cause) => return Err(EndError::Abandoned(cause)),
@@ -406,7 +409,8 @@ impl Transaction {
         let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
         if let Some(open) = &self.topics[at].partitions[partition] {
             if open.builder.len_bytes() + most > batch_bytes {
-                self.seal(at, partition)?;
+                let sealed = self.seal(at, partition)?;
+                self.submit(sealed.into_iter().collect());
             }
         }
         let used = self.link.unacked.load(Ordering::Acquire) + self.open_bytes;
@@ -458,19 +462,29 @@ impl Transaction {
     }
 
     fn seal_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {
+        let mut closed = Vec::new();
         for at in 0..self.topics.len() {
             for partition in 0..self.topics[at].partitions.len() {
                 if self.topics[at].partitions[partition].as_ref().is_some_and(&which) {
-                    self.seal(at, partition)?;
+                    closed.extend(self.seal(at, partition)?);
                 }
             }
         }
+        self.submit(closed);
         Ok(())
     }
 
-    fn seal(&mut self, at: usize, partition: usize) -> Result<(), SendError> {
+    /// Together, so that one request can carry all of them.
+    fn submit(&self, batches: Vec<Sealed>) {
+        if !batches.is_empty() {
+            // A task that is gone has left its cause behind; the next call reports it.
+            _ = self.commands.send(Command::Batches(batches));
+        }
+    }
+
+    fn seal(&mut self, at: usize, partition: usize) -> Result<Option<Sealed>, SendError> {
         let topic = &mut self.topics[at];
-        let Some(open) = topic.partitions[partition].take() else { return Ok(()) };
+        let Some(open) = topic.partitions[partition].take() else { return Ok(None) };
         self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
         let config = &self.shared.config;
         let mut batch = match open.builder.seal_at(config.compression, config.levels) {
@@ -486,17 +500,14 @@ impl Transaction {
         }
         self.link.unacked.fetch_add(batch.len(), Ordering::AcqRel);
         let index = i32::try_from(partition).unwrap_or(i32::MAX);
-        let sealed = Sealed {
+        Ok(Some(Sealed {
             partition: TopicPartition { topic: topic.topic.name().clone(), partition: index },
             topic_id: topic.topic.id(),
             batch,
             numbers: Arc::new(open.numbers),
             since: open.since,
             tracked: open.tracked,
-        };
-        // A task that is gone has left its cause behind; the next call reports it.
-        _ = self.commands.send(Command::Batch(Box::new(sealed)));
-        Ok(())
+        }))
     }
 
     fn track(&mut self, at: usize, partition: usize) -> Delivery {

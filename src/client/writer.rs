@@ -39,7 +39,7 @@ use crate::{
 /// What a handle tells its task.
 #[derive(Debug)]
 pub(super) enum Command {
-    Batch(Box<Sealed>),
+    Batches(Vec<Sealed>),
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
     End(Goal, oneshot::Sender<Ending>),
@@ -129,7 +129,7 @@ async fn refuse(
         };
         // Whoever asked may have gone.
         match command {
-            Command::Batch(_) => {}
+            Command::Batches(_) => {}
             Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
             Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
             Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
@@ -215,35 +215,34 @@ impl Task {
         let clock = self.shared.router.clock;
         let mut abandoned: Option<Moment> = None;
         while let Some(command) = self.early.pop_front() {
-            if let Some(input) = self.command(command) {
-                _ = self.machine.handle(clock.now(), input);
-            }
-            self.act();
+            self.accept(command);
         }
+        _ = self.machine.handle(clock.now(), Input::Tick);
         let finish = loop {
             self.act();
             if let Some(finish) = self.finished.take() {
                 break finish;
             }
             let deadline = self.machine.next_deadline(clock.now());
-            let input = tokio::select! {
-                Some(fact) = self.calls.next() => Some(fact),
+            tokio::select! {
+                Some(fact) = self.calls.next() => self.tell(fact),
                 command = commands.recv(), if abandoned.is_none() => match command {
-                    Some(command) => self.command(command),
+                    Some(command) => self.accept(command),
                     None => {
                         abandoned = Some(clock.now().after(ABANDON_AFTER));
-                        self.abandon()
+                        self.abandon();
                     }
                 },
-                () = clock.sleep_until(deadline) => Some(Input::Tick),
+                () = clock.sleep_until(deadline) => {}
                 () = clock.sleep_until(abandoned) => {
                     break Finish::Abandoned(Cause::new(CauseKind::Unreachable, "nobody waits for the abort"));
                 }
-            };
-            if let Some(input) = input {
-                // A command out of order is refused by the handle's type; a late fact changes nothing.
-                _ = self.machine.handle(clock.now(), input);
             }
+            // What else was said by now leaves with it.
+            while let Ok(command) = commands.try_recv() {
+                self.accept(command);
+            }
+            _ = self.machine.handle(clock.now(), Input::Tick);
         };
         let shared = Arc::clone(&self.shared);
         if let Some(unseen) = self.finish(finish, next) {
@@ -255,34 +254,46 @@ impl Task {
         }
     }
 
-    fn command(&mut self, command: Command) -> Option<Input> {
-        match command {
-            Command::Batch(sealed) => Some(self.take(*sealed)),
+    fn accept(&mut self, command: Command) {
+        let input = match command {
+            Command::Batches(batches) => {
+                for sealed in batches {
+                    let input = self.take(sealed);
+                    self.tell(input);
+                }
+                return;
+            }
             Command::Offsets(_, reply) | Command::Flush(reply) if self.cause.is_some() => {
                 _ = reply.send(Err(self.cause.clone().unwrap_or_else(aborted)));
-                None
+                return;
             }
             Command::Offsets(offsets, reply) => {
                 self.offsets.push_back(reply);
                 self.began_ms.get_or_insert_with(Clock::wall_ms);
                 let deadline = self.shared.router.clock.now().after(self.shared.config.delivery_timeout);
-                Some(Input::Offsets { offsets, deadline })
+                Input::Offsets { offsets, deadline }
             }
             Command::Flush(reply) => {
                 self.flushes.push_back(reply);
-                Some(Input::Flush)
+                Input::Flush
             }
             Command::End(goal, reply) => {
                 self.end = Some(reply);
-                Some(Input::End(goal))
+                Input::End(goal)
             }
-        }
+        };
+        self.tell(input);
+    }
+
+    fn tell(&mut self, input: Input) {
+        // A command out of order is refused by the handle's type; a late fact changes nothing.
+        _ = self.machine.accept(self.shared.router.clock.now(), input);
     }
 
     /// The handle is gone without an end: what is not prepared is aborted.
-    fn abandon(&mut self) -> Option<Input> {
+    fn abandon(&mut self) {
         self.end = None;
-        Some(Input::End(Goal::Abort))
+        self.tell(Input::End(Goal::Abort));
     }
 
     fn take(&mut self, sealed: Sealed) -> Input {
@@ -305,7 +316,8 @@ impl Task {
         let size = sealed.batch.len();
         let Sealed { partition, batch: sealed_batch, numbers, tracked, .. } = sealed;
         self.batches.insert(id, Held { bytes: Body::Sealed(sealed_batch), numbers, size, tracked });
-        Input::Batch { partition, batch }
+        let leader = self.shared.router.leader(&partition);
+        Input::Batch { partition, batch, leader }
     }
 
     /// Carries out everything that the machine wants.
@@ -328,7 +340,7 @@ impl Task {
                 Effect::ForgetGroupCoordinator(group) => self.shared.router.forget_group_coordinator(&group),
                 Effect::Produce(produce) => self.produce(&produce),
                 Effect::FindLeaders(partitions) => self.find_leaders(partitions),
-                Effect::CheckTopics => self.check_topics(),
+                Effect::CheckTopics { anew } => self.check_topics(anew),
                 Effect::Describe => self.describe(),
                 Effect::ForgetCoordinator => {
                     self.shared.router.forget_coordinator(&self.shared.transactional_id);
@@ -472,11 +484,12 @@ impl Task {
         self.calls.push(call.boxed());
     }
 
-    fn check_topics(&mut self) {
+    fn check_topics(&mut self, anew: bool) {
         let shared = Arc::clone(&self.shared);
         let ids = self.topic_ids.clone();
         let call = async move {
-            let stale: Vec<TopicName> = ids.keys().filter(|t| shared.router.is_stale(t)).cloned().collect();
+            let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
+            let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
             if !stale.is_empty() {
                 // Without an answer nothing is known against them; the settled check compares once more.
                 _ = shared.router.metadata(Some(stale)).await;

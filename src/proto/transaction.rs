@@ -129,8 +129,19 @@ impl Transaction {
     /// # Errors
     /// [`Misuse`] for a command that comes after the end was asked for; nothing has changed then.
     pub fn handle(&mut self, now: Moment, input: Input) -> Result<(), Misuse> {
+        self.accept(now, input)?;
+        self.advance(now);
+        Ok(())
+    }
+
+    /// The same for what is not the last thing that is known by now: nothing is done about it before the next
+    /// [`handle`](Self::handle), so that one request can carry all of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn accept(&mut self, now: Moment, input: Input) -> Result<(), Misuse> {
         match input {
-            Input::Batch { partition, batch } => self.take(partition, batch)?,
+            Input::Batch { partition, batch, leader } => self.take(partition, batch, leader)?,
             Input::Offsets { offsets, deadline } => self.take_offsets(offsets, deadline)?,
             Input::Flush => self.flush()?,
             Input::End(goal) => self.end(now, goal)?,
@@ -149,7 +160,6 @@ impl Transaction {
             Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
             Input::Tick => {}
         }
-        self.advance(now);
         Ok(())
     }
 
@@ -171,7 +181,12 @@ impl Transaction {
         [wait(self.call), wait(self.finding), outbox, offsets, self.abort_until].into_iter().flatten().min()
     }
 
-    fn take(&mut self, partition: TopicPartition, batch: Batch) -> Result<(), Misuse> {
+    fn take(
+        &mut self,
+        partition: TopicPartition,
+        batch: Batch,
+        leader: Option<NodeId>,
+    ) -> Result<(), Misuse> {
         match self.state {
             State::Open => {}
             // The failure was said already; what comes after it is thrown away with the rest.
@@ -184,6 +199,10 @@ impl Transaction {
         let is_asked = self.members.contains(&partition) || self.adding.contains(&partition);
         if self.version < TransactionVersion::V2 && !is_asked {
             self.to_add.insert(partition.clone());
+        }
+        // Later ones know no better than this transaction, which may have met a refusal.
+        if let Some(node) = leader.filter(|_| !self.evidence.partitions.contains_key(&partition)) {
+            self.leaders.insert(partition.clone(), node);
         }
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
         self.outbox.push(partition, batch);
@@ -392,7 +411,7 @@ impl Transaction {
             State::Open => self.send(now),
             State::Draining(Goal::Abort) | State::Ending => self.abort(now),
             State::Draining(goal) => {
-                self.check_topics();
+                self.check_topics(goal);
                 self.send(now);
                 self.prepare(goal);
             }
@@ -473,10 +492,10 @@ impl Transaction {
     }
 
     /// Asked beside the last batches, so that it costs no time of its own.
-    fn check_topics(&mut self) {
+    fn check_topics(&mut self, goal: Goal) {
         if self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
             self.topics = Topics::Asked;
-            self.effects.push_back(Effect::CheckTopics);
+            self.effects.push_back(Effect::CheckTopics { anew: goal == Goal::Commit });
         }
     }
 

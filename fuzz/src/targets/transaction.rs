@@ -25,7 +25,7 @@ const MOST_ROUNDS: usize = 400;
 /// Decisions: a version of transactions, and commands, answers and time in any order. Answers are given to what was asked,
 /// and late; commands come at any moment.
 ///
-/// Every effect is right to a model that knows the effects only; [`Model`] has the rules. When everybody answers, the
+/// Every effect is right to a model that knows the effects only; `Model` has the rules. When everybody answers, the
 /// transaction comes to its end, and every batch was either stored or discarded, once.
 pub fn transaction(input: &[u8]) {
     let mut choices = Input::new(input);

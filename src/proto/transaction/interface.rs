@@ -32,6 +32,8 @@ pub enum Input {
         partition: TopicPartition,
         /// The batch.
         batch: Batch,
+        /// Where its leader was the last time that anybody asked. Good enough for a first try: a refusal leads to a lookup.
+        leader: Option<NodeId>,
     },
     /// Offsets of a group, which count when the transaction commits.
     Offsets {
@@ -163,7 +165,10 @@ pub enum Effect {
     FindLeaders(Vec<TopicPartition>),
     /// See whether the topics are still those that were written to, and answer with [`Input::TopicsChecked`] or
     /// [`Input::TopicReplaced`].
-    CheckTopics,
+    CheckTopics {
+        /// Ask the brokers even if they were asked a moment ago: a commit that follows goes by the leaders in the answer.
+        anew: bool,
+    },
     /// Ask for the transaction's start time.
     Describe,
     /// The coordinator is no longer where it was.

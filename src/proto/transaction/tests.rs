@@ -35,7 +35,7 @@ impl Rig {
         self.next += 1;
         let deadline = self.now.after(Duration::from_secs(120));
         let batch = Batch { id: BatchId(self.next), records: 10, bytes: 100, deadline };
-        self.feed(Input::Batch { partition: p(partition), batch })
+        self.feed(Input::Batch { partition: p(partition), batch, leader: None })
     }
 
     fn leaders(&mut self, partitions: &[i32]) -> Vec<Effect> {
@@ -44,7 +44,8 @@ impl Rig {
 
     /// Asks for the end; every topic is still the same.
     fn end(&mut self, goal: Goal) -> Vec<Effect> {
-        assert_eq!(self.feed(Input::End(goal)), [Effect::CheckTopics]);
+        let anew = goal == Goal::Commit;
+        assert_eq!(self.feed(Input::End(goal)), [Effect::CheckTopics { anew }]);
         self.feed(Input::TopicsChecked)
     }
 
@@ -111,7 +112,7 @@ fn after_prepare_nothing_is_taken_any_more() {
     rig.end(Goal::Commit);
     rig.answer(&sent, BatchFact::Stored(Some(7)));
     let batch = Batch { id: BatchId(9), records: 1, bytes: 1, deadline: rig.now };
-    assert_eq!(rig.t.handle(rig.now, Input::Batch { partition: p(0), batch }), Err(Misuse));
+    assert_eq!(rig.t.handle(rig.now, Input::Batch { partition: p(0), batch, leader: None }), Err(Misuse));
     assert_eq!(rig.t.handle(rig.now, Input::End(Goal::Abort)), Err(Misuse));
     assert_eq!(rig.t.poll_effect(), None);
 }
@@ -225,6 +226,46 @@ fn a_late_answer_to_an_abort_that_was_given_up_ends_nothing_again() {
 }
 
 #[test]
+fn what_is_known_together_leaves_together_for_the_leaders_that_are_known() {
+    for version in [TransactionVersion::V1, TransactionVersion::V2] {
+        let mut rig = Rig::new(version);
+        for partition in [0, 1, 2] {
+            let batch = Batch {
+                id: BatchId(10 + partition),
+                records: 1,
+                bytes: 100,
+                deadline: rig.now.after(Duration::from_secs(120)),
+            };
+            let partition = p(i32::try_from(partition).unwrap());
+            let input = Input::Batch { partition, batch, leader: Some(NODE) };
+            rig.t.accept(rig.now, input).unwrap();
+            assert_eq!(rig.t.poll_effect(), None);
+        }
+        let mut effects = rig.feed(Input::Tick);
+        if version < TransactionVersion::V2 {
+            assert_eq!(effects, [Effect::AddPartitions(vec![p(0), p(1), p(2)])]);
+            effects = rig.feed(Input::Added(AddFact::Added));
+        }
+        assert!(
+            matches!(&effects[..], [Effect::Produce(request)] if request.items.len() == 3),
+            "{effects:?}"
+        );
+    }
+}
+
+#[test]
+fn a_leader_that_refused_is_looked_up_and_not_taken_from_what_was_known() {
+    let mut rig = Rig::new(TransactionVersion::V2);
+    let deadline = rig.now.after(Duration::from_secs(120));
+    let batch = |id| Batch { id: BatchId(id), records: 1, bytes: 100, deadline };
+    let known = |id| Input::Batch { partition: p(0), batch: batch(id), leader: Some(NODE) };
+    let sent = produce(&rig.feed(known(10)));
+    let effects = rig.answer(&sent, BatchFact::RetryAfterMetadata);
+    assert_eq!(effects, [Effect::FindLeaders(vec![p(0)])]);
+    assert_eq!(rig.feed(known(11)), []);
+}
+
+#[test]
 fn prepare_waits_for_an_add_that_is_under_way() {
     let mut rig = Rig::new(TransactionVersion::V1);
     rig.write(0);
@@ -312,7 +353,7 @@ fn an_abort_that_nobody_answers_is_given_up() {
 #[test]
 fn a_topic_that_was_replaced_is_never_prepared() {
     let (mut rig, sent) = Rig::in_flight();
-    assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::CheckTopics]);
+    assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::CheckTopics { anew: false }]);
     rig.feed(Input::Described { start_ms: Some(1) });
     assert_eq!(finish(&rig.answer(&sent, BatchFact::Stored(Some(7)))), None, "the check is not answered");
     let cause = Cause::new(CauseKind::UnknownTopic, "created anew");

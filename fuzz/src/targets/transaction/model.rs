@@ -144,7 +144,7 @@ impl Model {
                 self.evidence.partitions.entry(partition.clone()).or_insert(none);
             }
         }
-        self.command(Input::Batch { partition, batch });
+        self.command(Input::Batch { partition, batch, leader: None });
     }
 
     pub(super) fn offsets(&mut self, offsets: Arc<GroupOffsets>) {

@@ -58,7 +58,7 @@ impl Model {
                 assert!(self.sends() && self.finding.is_none() && !partitions.is_empty());
                 self.finding = Some(partitions);
             }
-            Effect::CheckTopics => {
+            Effect::CheckTopics { .. } => {
                 assert!(self.sends() && self.goal.is_some() && !self.checking && !self.checked);
                 self.checking = true;
             }

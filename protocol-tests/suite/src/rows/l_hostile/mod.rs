@@ -1,7 +1,7 @@
 //! Hostile input: what no broker should send.
 //!
 //! A tap plays it, in place of an answer of the embedded broker. Whatever comes, nothing panics, memory stays bounded, the
-//! call ends in time, and the same client goes on: see [`play`] and [`watch`].
+//! call ends in time, and the same client goes on: see `play` and `watch`.
 
 mod batches;
 mod bodies;
