@@ -191,7 +191,8 @@ fn machine() -> Result<Transaction, Failure> {
 fn take(machine: &mut Transaction, now: Moment, partition: i32) -> Shown {
     let id = BatchId(u64::try_from(partition)?);
     let batch = Batch { id, records: 1, bytes: 100, deadline: Moment(u64::MAX) };
-    Ok(machine.handle(now, Input::Batch { partition: TopicPartition::new("t", partition), batch })?)
+    Ok(machine
+        .handle(now, Input::Batch { partition: TopicPartition::new("t", partition), batch, leader: None })?)
 }
 
 fn effects(machine: &mut Transaction) -> Vec<Effect> {

@@ -113,7 +113,7 @@ fn ended(goal: Goal) -> machine::Transaction {
 
 fn batch(id: u64) -> Input {
     let batch = Batch { id: BatchId(id), records: 1, bytes: 100, deadline: Moment(1_000_000_000) };
-    Input::Batch { partition: TopicPartition::new("t", 0), batch }
+    Input::Batch { partition: TopicPartition::new("t", 0), batch, leader: None }
 }
 
 fn committable() -> Committable {
