@@ -408,7 +408,9 @@ impl Transaction {
         let most = BatchBuilder::most_bytes_of(record);
         let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
         if let Some(open) = &self.topics[at].partitions[partition] {
-            if open.builder.len_bytes() + most > batch_bytes {
+            let (held, builder) = (open.builder.len_bytes(), &open.builder);
+            // What the record adds exactly costs more to know, and matters near the limit only.
+            if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
                 let sealed = self.seal(at, partition)?;
                 self.submit(sealed.into_iter().collect());
             }
