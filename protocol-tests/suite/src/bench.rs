@@ -187,6 +187,15 @@ impl Bench {
         Ok(within(client.topic(&name)).await??)
     }
 
+    /// The version of real Kafka that was started for this.
+    #[must_use]
+    pub fn kafka_version(&self) -> Option<&str> {
+        match &self.arm {
+            Arm::Real(spec) => Some(&spec.version),
+            Arm::Unit | Arm::Embedded(_) | Arm::Given(_) => None,
+        }
+    }
+
     /// Notes a call and how it ended in the trace, and hands the result on. Only the kind of an error is noted, as the
     /// text up to its first `:` or `(` says it.
     ///

@@ -1,9 +1,10 @@
 //! Requests that arrive when their transaction is over.
 
+use kafka_2pc::client::{Topic, Transaction};
 use kafka_2pc::wire::api::Api;
 
 use crate::bench::{Bench, within};
-use crate::outcome::{Shown, equal};
+use crate::outcome::{Failure, Outcome, Shown, equal};
 
 const INVALID_PRODUCER_EPOCH: i16 = 47;
 
@@ -37,8 +38,28 @@ pub(super) async fn g17(bench: &Bench) -> Shown {
     let mut second = producer.begin();
     bench.write(&mut second, &topic, 0, &["second"]).await?;
     equal("the late copy", late.deliver().await?, [INVALID_PRODUCER_EPOCH])?;
-    bench.write(&mut second, &topic, 0, &["third"]).await?;
+    if let Err(refused) = bench.write(&mut second, &topic, 0, &["third"]).await {
+        return ended(bench, &topic, second, refused).await;
+    }
     bench.step("commit", within(second.commit()).await?)?;
     equal("the late copy after the end", late.deliver().await?, [INVALID_PRODUCER_EPOCH])?;
     equal("committed", bench.committed(&topic).await?, ["first", "second", "third"])
+}
+
+/// Kafka 4.0 asks its coordinator about a late batch of V2, remembers the batch's sequence for that, and refuses what comes
+/// behind it in the transaction that is open. It costs that transaction, and no more.
+async fn ended(bench: &Bench, topic: &Topic, second: Transaction, refused: Failure) -> Shown {
+    let is_known = bench.v2() && bench.kafka_version().is_some_and(|version| version.starts_with("4.0."));
+    let why = Outcome::from(Err(refused)).why().to_owned();
+    if !is_known || !why.contains("OUT_OF_ORDER_SEQUENCE_NUMBER") {
+        return Err(Failure::wrong(why));
+    }
+    let mut third = bench.step("abort", within(second.abort()).await?)?.begin();
+    bench.write(&mut third, topic, 0, &["fourth"]).await?;
+    bench.step("commit", within(third.commit()).await?)?;
+    equal("committed", bench.committed(topic).await?, ["first", "fourth"])?;
+    Err(Failure::deviation(
+        "KAFKA-18042",
+        "a late copy of Produce costs the transaction that is open, which is aborted",
+    ))
 }
