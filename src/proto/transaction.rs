@@ -24,14 +24,12 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
 use super::{
     backoff::Backoff,
     cause::{Cause, CauseKind},
-    offsets::GroupOffsets,
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
 };
 use crate::{
@@ -209,16 +207,6 @@ impl Transaction {
         Ok(())
     }
 
-    fn take_offsets(&mut self, offsets: Arc<GroupOffsets>, deadline: Moment) -> Result<(), Misuse> {
-        match self.state {
-            State::Open => self.offsets.push(offsets, deadline),
-            // The failure was said already.
-            State::AbortRequired(_) => {}
-            State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
-        }
-        Ok(())
-    }
-
     fn flush(&mut self) -> Result<(), Misuse> {
         match &self.state {
             State::Open => self.flushes += 1,
@@ -263,47 +251,6 @@ impl Transaction {
             AddFact::Fenced(cause) => return self.fenced(cause),
         }
         self.to_add.extend(asked);
-    }
-
-    fn offsets_added(&mut self, now: Moment, fact: AddFact) {
-        self.call = Call::Idle;
-        match fact {
-            AddFact::Added => {
-                self.backoff.reset();
-                self.offsets.first_is_member();
-            }
-            AddFact::Retry => self.wait(now, None),
-            AddFact::RetrySoon => self.wait(now, Some(Duration::from_millis(5))),
-            AddFact::CoordinatorMoved => self.coordinator_moved(now),
-            AddFact::Refused(cause) => self.fail(cause),
-            AddFact::Fenced(cause) => self.fenced(cause),
-        }
-    }
-
-    fn offsets_committed(&mut self, now: Moment, fact: OffsetsFact) {
-        self.offsets.call = Call::Idle;
-        if !self.sends() {
-            // What was under way when the transaction failed is not sent again.
-            return;
-        }
-        match fact {
-            OffsetsFact::Stored { on } => {
-                self.offsets.first_is_stored();
-                if let Some(partition) = on {
-                    self.evidence.partitions.entry(partition).or_insert(Acked { offset: -1, records: 0 });
-                }
-                self.effects.push_back(Effect::OffsetsStored);
-            }
-            OffsetsFact::Retry => self.offsets.wait(now, None),
-            OffsetsFact::RetrySoon => self.offsets.wait(now, Some(Duration::from_millis(20))),
-            OffsetsFact::CoordinatorMoved => {
-                let group = self.offsets.first_group().cloned();
-                self.effects.extend(group.map(Effect::ForgetGroupCoordinator));
-                self.offsets.wait(now, None);
-            }
-            OffsetsFact::Refused(cause) => self.fail(cause),
-            OffsetsFact::Fenced(cause) => self.fenced(cause),
-        }
     }
 
     fn produced(
@@ -449,23 +396,6 @@ impl Transaction {
         if self.flushes > 0 && self.outbox.is_empty() {
             self.effects.extend((0..self.flushes).map(|_| Effect::Flushed));
             self.flushes = 0;
-        }
-    }
-
-    /// The group coordinator of V1 refuses what the transaction coordinator does not know yet.
-    fn send_offsets(&mut self) {
-        let Some(offsets) = self.offsets.first().cloned() else { return };
-        let group = &offsets.group.group_id;
-        if self.version < TransactionVersion::V2 && !self.offsets.is_member(group) {
-            if self.call == Call::Idle {
-                self.call = Call::Asked;
-                self.reached = true;
-                self.effects.push_back(Effect::AddOffsets(group.clone()));
-            }
-        } else if self.offsets.call == Call::Idle {
-            self.offsets.call = Call::Asked;
-            self.reached = true;
-            self.effects.push_back(Effect::CommitOffsets(offsets));
         }
     }
 

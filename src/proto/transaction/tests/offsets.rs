@@ -1,6 +1,9 @@
 //! Offsets of a consumer group: which coordinator is asked when, what is tried again, and what waits for them.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::proto::offsets::GroupOffsets;
 use crate::{
     ids::GroupId,
     proto::offsets::{ConsumerGroupMetadata, OffsetAndMetadata},
