@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::proto::offsets::GroupOffsets;
 use crate::{
     ids::GroupId,
-    proto::offsets::{ConsumerGroupMetadata, OffsetAndMetadata},
+    proto::offsets::{ConsumerGroupMetadata, GroupOffsets, OffsetAndMetadata},
 };
 
 fn group() -> GroupId {
