@@ -138,6 +138,10 @@ impl Transaction {
     /// # Errors
     /// As there.
     pub fn accept(&mut self, now: Moment, input: Input) -> Result<(), Misuse> {
+        if self.state == State::Done && input.is_about_the_coordinator() {
+            // It is over: what is answered late changes nothing.
+            return Ok(());
+        }
         match input {
             Input::Batch { partition, batch, leader } => self.take(partition, batch, leader)?,
             Input::Offsets { offsets, deadline } => self.take_offsets(offsets, deadline)?,
@@ -334,10 +338,6 @@ impl Transaction {
 
     fn aborted(&mut self, now: Moment, fact: AbortFact) {
         self.call = Call::Idle;
-        if self.state == State::Done {
-            // It was given up before it was answered.
-            return;
-        }
         match fact {
             AbortFact::Done(next) => self.finish(Finish::Aborted { next, used: true }),
             AbortFact::NothingOpen => self.finish(Finish::Aborted { next: None, used: true }),

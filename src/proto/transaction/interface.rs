@@ -78,6 +78,20 @@ pub enum Input {
     Tick,
 }
 
+impl Input {
+    /// True for what a coordinator answers. What leaders answer tells the fate of batches, also when it comes late.
+    pub(super) const fn is_about_the_coordinator(&self) -> bool {
+        matches!(
+            self,
+            Self::Added(_)
+                | Self::OffsetsAdded(_)
+                | Self::OffsetsCommitted(_)
+                | Self::Aborted(_)
+                | Self::Described { .. }
+        )
+    }
+}
+
 /// What AddPartitionsToTxn led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddFact {

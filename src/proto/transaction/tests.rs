@@ -222,7 +222,14 @@ fn a_late_answer_to_an_abort_that_was_given_up_ends_nothing_again() {
     assert!(rig.answer(&sent, BatchFact::Stored(Some(7))).contains(&Effect::Abort));
     rig.now = rig.now.after(Duration::from_secs(61));
     assert!(matches!(finish(&rig.feed(Input::Tick)), Some(Finish::Abandoned(_))));
-    assert_eq!(rig.feed(Input::Aborted(AbortFact::Done(None))), []);
+    for late in [
+        Input::Aborted(AbortFact::Done(None)),
+        Input::Added(AddFact::CoordinatorMoved),
+        Input::OffsetsAdded(AddFact::CoordinatorMoved),
+        Input::OffsetsCommitted(OffsetsFact::CoordinatorMoved),
+    ] {
+        assert_eq!(rig.feed(late), []);
+    }
 }
 
 #[test]
