@@ -20,7 +20,7 @@ use crate::input::Input;
 
 const MOST_EVENTS: usize = 400;
 /// Rounds in which everybody answers, until it must be over.
-const MOST_ROUNDS: usize = 400;
+const MOST_ROUNDS: usize = 10_000;
 
 /// Decisions: a version of transactions, and commands, answers and time in any order. Answers are given to what was asked,
 /// and late; commands come at any moment.
