@@ -401,14 +401,18 @@ impl Cluster {
         leader.call(0, &request).await.topics.remove(0).partitions.remove(0).active_producers
     }
 
-    /// WriteTxnMarkers 1 for one partition, as an administrator's tool sends it.
+    /// WriteTxnMarkers 1 for one partition, as an administrator's tool sends it: with the coordinator's epoch that the partition
+    /// knows, which is above 0 where the coordinator has moved.
     pub async fn mark(&self, to: (&str, i32), pair: Pair, commit: bool) -> i16 {
+        let known = self.producers(to.0, to.1).await.into_iter().find(|p| p.producer_id.0 == pair.0);
+        let coordinator_epoch = known.map_or(0, |producer| producer.coordinator_epoch.max(0));
         let partitions =
             WritableTxnMarkerTopic::default().with_name(topic(to.0)).with_partition_indexes(vec![to.1]);
         let marker = WritableTxnMarker::default()
             .with_producer_id(pair.0.into())
             .with_producer_epoch(pair.1)
             .with_transaction_result(commit)
+            .with_coordinator_epoch(coordinator_epoch)
             .with_topics(vec![partitions]);
         let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
         let mut leader = self.leader(to.0, usize::try_from(to.1).unwrap()).await;
