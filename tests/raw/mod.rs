@@ -274,7 +274,8 @@ impl Cluster {
     pub async fn init(&self, transactional_id: &str, own: Option<Pair>) -> Result<Pair, i16> {
         loop {
             match self.try_init(transactional_id, own).await {
-                Err(51) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                // Busy with the transaction before; or not there yet, as on a cluster that has just been started.
+                Err(14..=16 | 51) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
                 outcome => return outcome,
             }
         }
