@@ -74,7 +74,7 @@ pub(super) async fn d04(bench: &Bench) -> Shown {
     let last = asked.last().ok_or_else(|| Failure::wrong("nothing was added"))?;
     let again = last.decode::<AddPartitionsToTxnRequest>()?.v3_and_below_topics;
     let again: Vec<_> = again.iter().flat_map(|t| t.partitions.clone()).collect();
-    equal("partitions in the second try", again, [1, 2])?;
+    equal("partitions in the second try", again, [0, 1, 2])?;
     equal("committed", bench.committed(&topic).await?, ["yes"; 3])
 }
 
