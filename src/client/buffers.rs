@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is kept at most, in bytes. What is in use and what is kept come from the same batches, so together they are no more than
-/// the producers' `buffer.memory`, or than this.
+use crate::wire::batch::BatchBuilder;
+
+/// What is kept at most, in bytes.
 const KEPT_BYTES: usize = 8 << 20;
 
 /// A new buffer begins small: most transactions write little to most partitions.
@@ -26,7 +27,7 @@ impl Buffers {
     pub(crate) fn take(&self, most: usize) -> Vec<u8> {
         let mut spare = self.spare();
         let Some(buffer) = spare.buffers.pop() else {
-            return Vec::with_capacity(most.min(FIRST_BYTES));
+            return Vec::with_capacity(first(most + BatchBuilder::ROOM));
         };
         spare.bytes -= buffer.capacity();
         buffer
@@ -47,6 +48,15 @@ impl Buffers {
     }
 }
 
+/// The size from which doubling, which is how a buffer grows, leads to `most` and hardly beyond.
+fn first(most: usize) -> usize {
+    let mut bytes = most;
+    while bytes > FIRST_BYTES {
+        bytes = bytes.div_ceil(2);
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,14 +64,19 @@ mod tests {
     #[test]
     fn what_comes_back_is_used_again_and_never_too_much_is_kept() {
         let buffers = Buffers::default();
-        assert_eq!(buffers.take(1 << 20).capacity(), FIRST_BYTES);
-        assert_eq!(buffers.take(100).capacity(), 100);
+        assert_eq!(buffers.take(100).capacity(), 100 + BatchBuilder::ROOM);
+        let mut grown = buffers.take(1 << 20);
+        assert!(grown.capacity() <= FIRST_BYTES);
+        while grown.len() < (1 << 20) + BatchBuilder::ROOM {
+            grown.push(0);
+        }
+        assert!(grown.capacity() < (1 << 20) + (1 << 12), "{}", grown.capacity());
         buffers.give(Vec::with_capacity(4000));
         assert_eq!(buffers.take(100).capacity(), 4000);
         for _ in 0..20 {
             buffers.give(Vec::with_capacity(1 << 20));
         }
-        let kept = std::iter::from_fn(|| Some(buffers.take(1)).filter(|buffer| buffer.capacity() > 1));
+        let kept = std::iter::from_fn(|| Some(buffers.take(1)).filter(|buffer| buffer.capacity() >= 1 << 20));
         assert_eq!(kept.count(), KEPT_BYTES >> 20);
         assert_eq!(buffers.spare().bytes, 0);
     }

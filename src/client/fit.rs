@@ -17,7 +17,7 @@ impl Topic {
         match partition {
             Some(partition) if !(0..self.partitions()).contains(&partition) => Err(self.lacks(partition)),
             // The time of a record alone in its batch takes no room.
-            Some(_) | None => fits_alone(record, 0, request_bytes),
+            Some(_) | None => fits_alone(record, 0, request_bytes).map(drop),
         }
     }
 
@@ -27,18 +27,19 @@ impl Topic {
     }
 }
 
-/// Whether a record fits into a request when it is alone in its batch.
+/// Whether a record fits into a request when it is alone in its batch; the most bytes that it can add to any.
 pub(super) fn fits_alone(
     record: &RecordRef<'_>,
     timestamp: i64,
     request_bytes: usize,
-) -> Result<(), SendError> {
-    if BatchBuilder::most_bytes_of(record) <= request_bytes {
-        return Ok(());
+) -> Result<usize, SendError> {
+    let most = BatchBuilder::most_bytes_of(record);
+    if most <= request_bytes {
+        return Ok(most);
     }
     let bytes = BatchBuilder::new().size_of(record, timestamp);
     if bytes > request_bytes {
         return Err(SendError::TooLarge { bytes, max_bytes: request_bytes });
     }
-    Ok(())
+    Ok(most)
 }

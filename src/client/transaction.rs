@@ -404,8 +404,7 @@ impl Transaction {
         timestamp: i64,
     ) -> Result<(), TrySendError> {
         let config = &self.shared.config;
-        fits_alone(record, timestamp, config.request_bytes)?;
-        let most = BatchBuilder::most_bytes_of(record);
+        let most = fits_alone(record, timestamp, config.request_bytes)?;
         let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
         if let Some(open) = &self.topics[at].partitions[partition] {
             let (held, builder) = (open.builder.len_bytes(), &open.builder);
@@ -426,20 +425,18 @@ impl Transaction {
 
     fn topic_index(&mut self, topic: &Topic) -> usize {
         let same = |t: &OpenTopic| t.topic.is_same(topic);
-        if self.topics.get(self.last_topic).is_some_and(same) {
-            self.topics[self.last_topic].learn(topic);
-            return self.last_topic;
-        }
-        let found = self.topics.iter().position(same);
-        self.last_topic = found.unwrap_or_else(|| {
-            let count = topic.partitions();
-            self.topics.push(OpenTopic {
-                topic: topic.clone(),
-                sticky: Sticky::new(Clock::seed(), count),
-                partitions: (0..count).map(|_| None).collect(),
+        if !self.topics.get(self.last_topic).is_some_and(same) {
+            let found = self.topics.iter().position(same);
+            self.last_topic = found.unwrap_or_else(|| {
+                let count = topic.partitions();
+                self.topics.push(OpenTopic {
+                    topic: topic.clone(),
+                    sticky: Sticky::new(Clock::seed(), count),
+                    partitions: (0..count).map(|_| None).collect(),
+                });
+                self.topics.len() - 1
             });
-            self.topics.len() - 1
-        });
+        }
         self.topics[self.last_topic].learn(topic);
         self.last_topic
     }

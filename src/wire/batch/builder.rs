@@ -40,6 +40,9 @@ pub struct BatchFull {
 }
 
 impl BatchBuilder {
+    /// What a buffer needs beside the bytes of its batch, so that it does not grow for the last record.
+    pub const ROOM: usize = 2 * Scratch::CAPACITY;
+
     /// An empty batch in a buffer of its own.
     #[must_use]
     pub fn new() -> Self {
@@ -84,7 +87,7 @@ impl BatchBuilder {
         let payload = record.key.map_or(0, <[u8]>::len).saturating_add(record.value.map_or(0, <[u8]>::len));
         let room = MAX_BYTES - self.buffer.len();
         // The exact size is not needed far from the limit.
-        if payload.saturating_add(2 * Scratch::CAPACITY) > room || !record.headers.is_empty() {
+        if payload.saturating_add(Self::ROOM) > room || !record.headers.is_empty() {
             let record_bytes = self.size_of(record, timestamp);
             if record_bytes > room {
                 return Err(BatchFull { record_bytes, batch_bytes: self.buffer.len() });
@@ -168,7 +171,7 @@ impl BatchBuilder {
         }
         let body = first.len() + second.len() + payload + headers_len(record.headers);
         first.put_length(body);
-        self.buffer.reserve(body + 2 * Scratch::CAPACITY);
+        self.buffer.reserve(body + Self::ROOM);
         first.append_to(&mut self.buffer);
         if let Some(key) = record.key {
             self.buffer.extend_from_slice(key);

@@ -6,7 +6,7 @@
 //! nothing. What it lets pass, the codec decodes without an error (in the versions that it has), and within a bound on
 //! memory: [`MEMORY_PER_BYTE`] times the body, plus [`MEMORY_SLACK_BYTES`].
 //!
-//! Refused as well: bytes after the body, tagged fields out of order, and tagged fields whose size is not the size of
+//! Refused as well: bytes after the body, tagged fields out of order or above 2147483647, and those whose size is not that of
 //! what they hold. No broker sends these.
 //!
 //! ```text
@@ -88,6 +88,9 @@ pub enum Fault {
     /// Tags that repeat or do not rise.
     #[error("a tag out of order")]
     TagOrder,
+    /// A tag that is no positive number of 32 bits with a sign: Kafka has none, and the codec would read another number.
+    #[error("a tag above 2147483647")]
+    TagNumber,
     /// A known tag in a version that does not have it.
     #[error("a tag of another version")]
     TagVersion,

@@ -194,8 +194,10 @@ fn tags_must_rise() {
     assert_eq!(refused(Response, Api::ApiVersions, 3, &twice), ("tagged fields", Fault::TagOrder));
     let falling = tagged(&[2, 9, 0, 8, 0]);
     assert_eq!(refused(Response, Api::ApiVersions, 3, &falling), ("tagged fields", Fault::TagOrder));
-    let last = tagged(&[2, 9, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
+    let last = tagged(&[2, 9, 0, 0xff, 0xff, 0xff, 0xff, 0x07, 0]);
     assert_eq!(check_response(Api::ApiVersions, 3, &last), Ok(()));
+    let beyond = tagged(&[2, 9, 0, 0x80, 0x80, 0x80, 0x80, 0x08, 0]);
+    assert_eq!(refused(Response, Api::ApiVersions, 3, &beyond), ("tagged fields", Fault::TagNumber));
 }
 
 #[test]

@@ -137,6 +137,9 @@ impl Walker<'_> {
             if u64::from(tag) < lowest {
                 return Err(Fault::TagOrder);
             }
+            if i32::try_from(tag).is_err() {
+                return Err(Fault::TagNumber);
+            }
             lowest = u64::from(tag) + 1;
             let size = self.cursor.unsigned()? as usize;
             match shape.fields.iter().find(|field| field.tag == Some(tag)) {
