@@ -180,7 +180,7 @@ impl Engine {
                 return Err(format!("LOST: the topic of {} was deleted", c.transactional_id).into());
             }
             Done::Settled(c, Ok(_)) => {
-                self.writers.iter_mut().for_each(|writer| writer.settled(&c.transactional_id));
+                self.writers.iter_mut().for_each(|writer| writer.settled(&c));
                 self.listed.retain(|(listed, _)| *listed != *c);
             }
             Done::Settled(_, Err(SettleError::Hanging(hanging))) => {

@@ -305,10 +305,33 @@ async fn without_the_fault_of_the_broker_markers_are_waited_for() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     l.back().await;
     within(settle).await.unwrap().unwrap();
-    writer.settled(&first.transactional_id);
+    writer.settled(&first);
     writer.durable(&BTreeSet::new());
     assert_eq!(writer.slots().count(), 0);
     assert_eq!(l.seen().await, ["1"]);
+}
+
+#[tokio::test]
+async fn that_a_former_transaction_is_settled_says_nothing_of_the_present_one_of_its_id() {
+    let l = Lonely::new(Profile::kafka_4_4(), Reuse::WhenSettled).await;
+    let (mut writer, _) = l.recover(SinkState::default()).await;
+    l.write(&mut writer, "1").await;
+    let former = l.prepare(&mut writer, 1).await;
+    l.commit(&mut writer, &former).await;
+    within(l.committer().settle(&former)).await.unwrap();
+    writer.settled(&former);
+    writer.durable(&BTreeSet::new());
+    l.write(&mut writer, "2").await;
+    let present = l.prepare(&mut writer, 2).await;
+    assert_eq!(present.transactional_id, former.transactional_id);
+    l.commit(&mut writer, &present).await;
+    writer.durable(&BTreeSet::new());
+    // Told late, or once more.
+    writer.settled(&former);
+    assert_eq!(writer.slots().count(), 1, "the id is free before its transaction is everywhere");
+    within(l.committer().settle(&present)).await.unwrap();
+    writer.settled(&present);
+    assert_eq!(writer.slots().count(), 0);
 }
 
 /// Kafka without that fault, such as 4.2: InitProducerId is not granted before the markers are written.
@@ -341,7 +364,7 @@ async fn leftover_without_leader(profile: Profile) {
         assert_ne!(next.transactional_id, lost);
         l.commit(&mut writer, &next).await;
         within(l.committer().settle(&next)).await.unwrap();
-        writer.settled(&next.transactional_id);
+        writer.settled(&next);
         writer.durable(&BTreeSet::new());
         assert!(writer.snapshot().active.contains(&lost), "a restart looks at it");
         state = SinkState { checkpoint: 1, committables: Vec::new(), writers: vec![writer.snapshot()] };
@@ -374,7 +397,7 @@ async fn an_exhausted_pool_pushes_back_until_a_commit_is_settled() {
     l.commit(&mut writer, &prepared[1]).await;
     assert!(writer.is_exhausted(), "decided is not settled");
     within(l.committer().settle(&prepared[1])).await.unwrap();
-    writer.settled(&prepared[1].transactional_id);
+    writer.settled(&prepared[1]);
     assert!(!writer.is_exhausted(), "the checkpoint that drops it may need the next records first");
     let listed = [0, 2, 3].map(|i: usize| prepared[i].transactional_id.clone());
     writer.durable(&listed.into_iter().collect());
@@ -457,7 +480,7 @@ async fn a_writer_that_was_stopped_and_wakes_up_ends_nothing_of_its_successor() 
         let first = l.prepare(&mut old, 1).await;
         l.commit(&mut old, &first).await;
         within(l.committer().settle(&first)).await.unwrap();
-        old.settled(&first.transactional_id);
+        old.settled(&first);
         old.durable(&BTreeSet::new());
         // Stopped here. Its successor takes over and prepares two transactions.
         let state = SinkState { checkpoint: 1, committables: Vec::new(), writers: vec![old.snapshot()] };

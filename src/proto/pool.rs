@@ -193,9 +193,20 @@ impl Pool {
     /// or once more, must not free the id of a transaction that is still to be committed.
     #[must_use]
     pub fn holds_prepared(&self, slot: Slot, identity: Identity) -> bool {
+        matches!(self.slots.get(&slot), Some(SlotState::Prepared(_))) && self.is_last(slot, identity)
+    }
+
+    /// The same for a transaction that is decided, and not known to be everywhere yet: that one of before is settled says
+    /// nothing of this one.
+    #[must_use]
+    pub fn holds_decided(&self, slot: Slot, identity: Identity) -> bool {
+        let decided = matches!(self.slots.get(&slot), Some(SlotState::Decided { .. }));
+        decided && self.is_last(slot, identity)
+    }
+
+    fn is_last(&self, slot: Slot, identity: Identity) -> bool {
         let last = self.history.as_ref().and_then(|history| history.last(&self.id(slot)));
-        let prepared = matches!(self.slots.get(&slot), Some(SlotState::Prepared(_)));
-        prepared && last.is_none_or(|last| last.identity == identity)
+        last.is_none_or(|last| last.identity == identity)
     }
 
     /// The slot's transaction is decided: committed, or aborted before it was prepared (then no checkpoint lists it).

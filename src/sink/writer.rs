@@ -225,9 +225,11 @@ impl SinkWriter {
         }
     }
 
-    /// The decision for this id is on every partition.
-    pub fn settled(&mut self, id: &TransactionalId) {
-        if let Some(slot) = self.pool.slot(id) {
+    /// The decision of this transaction is on every partition. That an earlier one of the same id is settled, told late or
+    /// once more, changes nothing: the id is not used again before the present one is.
+    pub fn settled(&mut self, committable: &Committable) {
+        let Some(slot) = self.pool.slot(&committable.transactional_id) else { return };
+        if self.pool.holds_decided(slot, committable.identity) {
             _ = self.pool.settled(slot);
             self.measure();
         }

@@ -150,7 +150,7 @@ impl Run {
     pub async fn settle(&mut self) {
         for (committable, _) in std::mem::take(&mut self.listed) {
             within(self.committer().settle(&committable)).await.unwrap();
-            self.writers.iter_mut().for_each(|w| w.settled(&committable.transactional_id));
+            self.writers.iter_mut().for_each(|w| w.settled(&committable));
         }
     }
 

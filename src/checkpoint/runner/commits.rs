@@ -253,7 +253,7 @@ impl Commits {
                 self.give_up(LostTransaction { committable, story, proven: true }, writer);
             }
             Ok(_) => {
-                writer.settled(id);
+                writer.settled(committable);
                 let listed = self.listed.iter().find(|l| l.entry.committable == *committable);
                 self.teller.visible(listed.map_or(0, |l| l.checkpoint), id);
                 self.listed.retain(|l| l.entry.committable != *committable);

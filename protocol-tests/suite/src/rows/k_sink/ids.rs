@@ -62,7 +62,7 @@ pub(super) async fn k09(bench: &Bench) -> Shown {
     )?;
     for committable in ends {
         within(committer.settle(committable)).await??;
-        run.writers[0].settled(&committable.transactional_id);
+        run.writers[0].settled(committable);
     }
     let mut again = Vec::new();
     for _ in 0..4 {

@@ -169,7 +169,7 @@ impl Run {
     pub(super) async fn settle(&mut self) -> Shown {
         for (committable, _) in std::mem::take(&mut self.listed) {
             within(self.committer().settle(&committable)).await??;
-            self.writers.iter_mut().for_each(|w| w.settled(&committable.transactional_id));
+            self.writers.iter_mut().for_each(|w| w.settled(&committable));
         }
         Ok(())
     }

@@ -219,7 +219,7 @@ async fn late_notice(bench: &Bench) -> Shown {
     let resumed = within(run.committer().commit_one(first.clone(), Default::default())).await?.result?;
     run.writers[0].decided(&first, &resumed);
     within(run.committer().settle(&first)).await??;
-    run.writers[0].settled(&first.transactional_id);
+    run.writers[0].settled(&first);
     run.listed.clear();
     run.durable(&[]);
     run.write(2).await?;
