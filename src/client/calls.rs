@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{producer::Shared, router::Purpose};
 use crate::{
     exchange::{EndTxn, Produce, facts},
-    ids::{Identity, TopicId, TopicName, TopicPartition},
+    ids::{Identity, NodeId, TopicId, TopicName, TopicPartition},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
@@ -71,7 +71,7 @@ async fn end_abort(
 
 pub(super) fn produced(
     shared: &Shared,
-    request: outbox::RequestId,
+    (node, request): (NodeId, outbox::RequestId),
     ids: &[(TopicPartition, BatchId, Arc<Numbers>)],
     answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
 ) -> Input {
@@ -86,12 +86,14 @@ pub(super) fn produced(
         }
         Err(e) => {
             tracing::debug!(error = %e, "Produce was not answered");
+            shared.router.silent(node);
             return Input::ProduceLost(request);
         }
     };
     let mut seen = Vec::with_capacity(ids.len());
     for mut answer in answers {
         let (router, partition) = (&shared.router, &answer.partition);
+        router.answered(node, partition, answer.code);
         answer.leader = answer.leader.filter(|(node, epoch)| router.learn_leader(partition, *node, *epoch));
         let asked = ids.iter().find(|(p, ..)| *p == answer.partition);
         // An answer for what was not asked says nothing; a second one for the same batch is passed over below.

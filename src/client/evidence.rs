@@ -81,7 +81,9 @@ async fn fetch(router: &Router, place: &TopicPartition, from: i64) -> Option<Evi
     let answer = router.ask(node, Purpose::Fetch, call).await.ok()?;
     let topic = answer.topics.iter().find(|t| t.name == place.topic)?;
     let part = topic.partitions.iter().find(|p| p.index == place.partition)?;
-    match verdict::fetch(0, ErrorCode::from_code(part.error_code)) {
+    let code = ErrorCode::from_code(part.error_code);
+    router.answered(node, place, code);
+    match verdict::fetch(0, code) {
         FetchVerdict::Read => batches(part),
         FetchVerdict::OutOfRange => Some(EvidenceInput::OutOfRange),
         FetchVerdict::Denied => Some(EvidenceInput::Denied),
@@ -131,6 +133,7 @@ async fn log_start(router: &Router, place: &TopicPartition) -> Option<EvidenceIn
     };
     let answer = router.ask(node, Purpose::Control, call).await.ok()?;
     let (_, offset) = answer.into_iter().find(|(p, _)| p == place)?;
+    router.answered(node, place, offset.err().unwrap_or(ErrorCode::None));
     match offset {
         Ok(start) => Some(EvidenceInput::LogStart(start)),
         Err(code) => match verdict::list_offsets(0, code) {

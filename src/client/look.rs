@@ -99,7 +99,10 @@ pub(crate) async fn producers(
         }
     }
     let asked = by_leader.into_iter().map(|(node, partitions)| async move {
-        router.ask(node, Purpose::Control, DescribeProducers { partitions }).await.unwrap_or_default()
+        let call = DescribeProducers { partitions };
+        let answers = router.ask(node, Purpose::Control, call).await.unwrap_or_default();
+        answers.iter().for_each(|a| router.answered(node, &a.partition, a.code));
+        answers
     });
     let answers: Vec<_> = futures::future::join_all(asked).await.into_iter().flatten().collect();
     partitions.iter().map(|p| answers.iter().find(|a| a.partition == *p).cloned()).collect()

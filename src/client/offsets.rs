@@ -105,14 +105,15 @@ async fn round(
             },
         }
     }
-    let calls = nodes
-        .into_iter()
-        .map(|(node, partitions)| router.ask(node, Purpose::Control, ListOffsets { isolation, partitions }));
-    for answer in futures::future::join_all(calls).await {
+    let calls = nodes.into_iter().map(|(node, partitions)| async move {
+        (node, router.ask(node, Purpose::Control, ListOffsets { isolation, partitions }).await)
+    });
+    for (node, answer) in futures::future::join_all(calls).await {
         match answer {
             Err(error) => trouble = Trouble::Client(error.into()),
             Ok(answer) => {
                 for (place, offset) in answer {
+                    router.answered(node, &place, offset.err().unwrap_or(ErrorCode::None));
                     match judge(&place, offset)? {
                         Ok(offset) => {
                             asked.retain(|(left, _)| *left != place);

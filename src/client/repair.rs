@@ -95,6 +95,7 @@ fn by_leader(router: &Router, markers: Vec<MarkerToWrite>) -> Result<Vec<(NodeId
 async fn write(router: &Arc<Router>, node: NodeId, marker: Marker) -> Result<(), RepairError> {
     let answer = router.ask(node, Purpose::Control, WriteTxnMarkers { marker }).await?;
     for (partition, code) in answer {
+        router.answered(node, &partition, code);
         match verdict::write_marker(0, code) {
             WriteMarkerVerdict::Written => {}
             WriteMarkerVerdict::RetryAfterMetadata

@@ -20,7 +20,7 @@ use crate::{
         health::{Health, Seen},
         verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
     },
-    wire::versions::TransactionVersion,
+    wire::{code::ErrorCode, versions::TransactionVersion},
 };
 
 /// What a connection is used for. A broker serves one request of a connection at a time, so an end of a
@@ -151,6 +151,18 @@ impl Router {
         self.state().cluster.leader(partition)
     }
 
+    /// What a broker that was asked as a partition's leader answered.
+    pub(crate) fn answered(&self, node: NodeId, partition: &TopicPartition, code: ErrorCode) {
+        if verdict::denies_leadership(code) {
+            self.state().cluster.doubt_leader(partition, node);
+        }
+    }
+
+    /// A broker that was asked as a leader did not answer, or nobody knows where it is.
+    pub(crate) fn silent(&self, node: NodeId) {
+        self.state().cluster.doubt_leaders_at(node);
+    }
+
     pub(crate) fn learn_leader(&self, partition: &TopicPartition, node: NodeId, epoch: i32) -> bool {
         self.state().cluster.learn_leader(partition, node, epoch)
     }
@@ -213,6 +225,7 @@ impl Router {
         call: C,
     ) -> Result<C::Answer, CallError> {
         let Some(connection) = self.connection(node, purpose) else {
+            self.silent(node);
             return Err(CallError::NotSent(format!("broker {node} is not known")));
         };
         let answer = connection.call(Arc::new(call), self.config.request_timeout).await;
@@ -222,6 +235,7 @@ impl Router {
             matches!(answer, Err(CallError::NotSent(_) | CallError::NotKafka(_) | CallError::MaybeSent(_)));
         if silent {
             state.cluster.forget_coordinators_at(node);
+            state.cluster.doubt_leaders_at(node);
         }
         if let Some(address) = address {
             state.health.learn(self.clock.now(), address, if silent { Seen::Silent } else { Seen::Answered });

@@ -389,7 +389,7 @@ impl Task {
     }
 
     fn produce(&mut self, produce: &outbox::Produce) {
-        let request = produce.request;
+        let (node, request) = (produce.node, produce.request);
         let mut parts = Vec::with_capacity(produce.items.len());
         for item in &produce.items {
             if let Some(bytes) = self.body(item) {
@@ -407,7 +407,7 @@ impl Task {
             parts,
         });
         let shared = Arc::clone(&self.shared);
-        let connection = shared.router.connection(produce.node, Purpose::Data);
+        let connection = shared.router.connection(node, Purpose::Data);
         // Queued here and now, so that requests to one broker leave in the machine's order.
         let answer = connection.map(|c| c.call(call, shared.router.config.request_timeout));
         self.calls.push(
@@ -416,7 +416,7 @@ impl Task {
                     Some(answer) => answer.await,
                     None => Err(CallError::NotSent("the leader is not known".into())),
                 };
-                produced(&shared, request, &ids, answer)
+                produced(&shared, (node, request), &ids, answer)
             }
             .boxed(),
         );

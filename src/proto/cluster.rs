@@ -1,4 +1,16 @@
 //! What is known of a cluster: brokers, leaders, topic ids, coordinators. Facts come in, newer ones win.
+//!
+//! Of two answers about a partition's leader the one of the higher epoch is newer, whichever came first: brokers do not learn
+//! of a move at the same moment. But an epoch that was told too high by mistake would be believed for ever. So a leader is
+//! believed until it is in doubt:
+//!
+//! ```text
+//!              metadata or a refusal, of a higher epoch            metadata of any epoch, or of none
+//!   believed ◄──────────────────────────────────────── in doubt ───────────────────────────────────► believed
+//!      └── it says that it does not lead, it does not answer, ──► ▲
+//!          it is no broker, or there is none ─────────────────────┘
+//! ```
+//! To go back to the leader of before by mistake costs one refusal; it tells nobody anything wrong.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +31,21 @@ pub struct Cluster {
 #[derive(Debug)]
 struct Topic {
     id: TopicId,
-    partitions: BTreeMap<i32, Leader>,
+    partitions: BTreeMap<i32, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    leader: Leader,
+    /// What is told next counts, of whatever epoch it is.
+    doubted: bool,
+}
+
+impl From<Leader> for Known {
+    fn from(leader: Leader) -> Self {
+        // Nobody leads for long without being told.
+        Self { leader, doubted: leader.node.is_none() }
+    }
 }
 
 /// Who leads a partition.
@@ -71,8 +97,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Learns one topic. A leader of an older epoch than the known one is passed over, unless the topic was
-    /// created anew; an epoch that is not told never overrules one that is.
+    /// Learns one topic. A leader of an older epoch than the known one is passed over, unless that one is in doubt or the
+    /// topic was created anew; an epoch that is not told never overrules one that is, and is not in doubt.
     pub fn learn_topic(
         &mut self,
         name: TopicName,
@@ -84,9 +110,9 @@ impl Cluster {
             *topic = Topic { id, partitions: BTreeMap::new() };
         }
         for (index, leader) in partitions {
-            let known = topic.partitions.entry(index).or_insert(leader);
-            if leader.epoch >= known.epoch {
-                *known = leader;
+            let known = topic.partitions.entry(index).or_insert(leader.into());
+            if known.doubted || leader.epoch >= known.leader.epoch {
+                *known = leader.into();
             }
         }
     }
@@ -111,21 +137,38 @@ impl Cluster {
     /// The leader of a partition; `None` if it has none or is not known.
     #[must_use]
     pub fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
-        self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?.node
+        self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?.leader.node
+    }
+
+    /// A broker that was asked as the leader of a partition says that it is not. If it is believed to be, that is in doubt.
+    pub fn doubt_leader(&mut self, partition: &TopicPartition, node: NodeId) {
+        let known = self.topics.get_mut(&partition.topic);
+        if let Some(known) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) {
+            known.doubted |= known.leader.node == Some(node);
+        }
+    }
+
+    /// A broker does not answer, or is none: whether it leads anything is in doubt.
+    pub fn doubt_leaders_at(&mut self, node: NodeId) {
+        for known in self.topics.values_mut().flat_map(|topic| topic.partitions.values_mut()) {
+            known.doubted |= known.leader.node == Some(node);
+        }
     }
 
     /// A leader that a refusal named (KIP-951). True if that is the leader as far as is known now, and reachable; one of
-    /// an older epoch is passed over.
+    /// an older epoch is passed over, also where the known one is in doubt: a broker that has only just become the leader may
+    /// name the one before.
     pub fn learn_leader(&mut self, partition: &TopicPartition, node: NodeId, epoch: i32) -> bool {
         let reachable = self.brokers.contains_key(&node);
         let known = self.topics.get_mut(&partition.topic);
-        let Some(leader) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) else {
+        let Some(known) = known.and_then(|t| t.partitions.get_mut(&partition.partition)) else {
             return false;
         };
-        if epoch > leader.epoch {
-            *leader = Leader { node: Some(node), epoch };
+        let named = Leader { node: Some(node), epoch };
+        if epoch > known.leader.epoch {
+            *known = named.into();
         }
-        reachable && *leader == Leader { node: Some(node), epoch }
+        reachable && known.leader == named
     }
 
     /// Where a broker is.
@@ -199,6 +242,61 @@ mod tests {
         assert_eq!(c.leader(&p), Some(NodeId(9)), "metadata of before the move");
         c.learn_topic("t".into(), id, [(0, leader(1, 8))]);
         assert_eq!(c.leader(&p), Some(NodeId(1)));
+    }
+
+    #[test]
+    fn an_epoch_that_was_told_too_high_is_given_up_when_its_leader_is_none() {
+        const FALSE: i32 = i32::MAX;
+        let (id, p) = (TopicId([1; 16]), TopicPartition::new("t", 0));
+        let truth = leader(1, 5);
+        let told = |news: Leader| {
+            let mut c = Cluster::default();
+            c.learn_brokers(None, [1, 2].map(|node| (NodeId(node), Arc::from("h"), 1))).unwrap();
+            c.learn_topic("t".into(), id, [(0, truth)]);
+            c.learn_topic("t".into(), id, [(0, news)]);
+            c
+        };
+        let then = |mut c: Cluster, next: Leader| {
+            c.learn_topic("t".into(), id, [(0, next)]);
+            c.leader(&p)
+        };
+        let lie = leader(2, FALSE);
+        assert_eq!(then(told(lie), truth), Some(NodeId(2)), "nothing speaks against it");
+        for next in [truth, leader(1, -1)] {
+            let mut c = told(lie);
+            c.doubt_leader(&p, NodeId(2));
+            assert_eq!(c.leader(&p), Some(NodeId(2)), "nobody else is known");
+            assert_eq!(then(c, next), Some(NodeId(1)), "it refused: {next:?}");
+            let mut c = told(lie);
+            c.doubt_leaders_at(NodeId(2));
+            assert_eq!(then(c, next), Some(NodeId(1)), "it is silent: {next:?}");
+            assert_eq!(then(told(Leader { node: None, epoch: FALSE }), next), Some(NodeId(1)), "{next:?}");
+        }
+        // Others say nothing about it.
+        let mut c = told(lie);
+        c.doubt_leader(&p, NodeId(1));
+        c.doubt_leaders_at(NodeId(1));
+        c.doubt_leader(&TopicPartition::new("t", 1), NodeId(2));
+        assert_eq!(then(c, truth), Some(NodeId(2)));
+        // What is told next is believed as anything else is.
+        let mut c = told(lie);
+        c.doubt_leader(&p, NodeId(2));
+        c.learn_topic("t".into(), id, [(0, truth)]);
+        assert_eq!(then(c, leader(2, 4)), Some(NodeId(1)));
+    }
+
+    #[test]
+    fn a_refusal_names_nobody_older_than_the_one_in_doubt() {
+        let mut c = Cluster::default();
+        let p = TopicPartition::new("t", 0);
+        c.learn_brokers(None, [1, 2].map(|node| (NodeId(node), Arc::from("h"), 1))).unwrap();
+        c.learn_topic("t".into(), TopicId([1; 16]), [(0, leader(2, 7))]);
+        c.doubt_leader(&p, NodeId(2));
+        assert!(!c.learn_leader(&p, NodeId(1), 6), "the new leader does not know yet that it is one");
+        assert_eq!(c.leader(&p), Some(NodeId(2)));
+        assert!(c.learn_leader(&p, NodeId(1), 8));
+        c.learn_topic("t".into(), TopicId([1; 16]), [(0, leader(2, 7))]);
+        assert_eq!(c.leader(&p), Some(NodeId(1)), "it is in doubt no more");
     }
 
     #[test]

@@ -139,6 +139,9 @@ async fn starts(
     };
     let partitions = wants.iter().map(|want| (want.place.clone(), at(want))).collect();
     let answer = router.ask(node, Purpose::Control, ListOffsets { isolation, partitions }).await;
+    for (place, found) in answer.iter().flatten() {
+        router.answered(node, place, found.err().unwrap_or(ErrorCode::None));
+    }
     each(wants, |want| match &answer {
         Err(error) => no_answer(error),
         Ok(answer) => {
@@ -187,11 +190,16 @@ async fn fetch(
     let mut answer = router.ask(node, Purpose::Fetch, call).await;
     each(wants, |want| match &mut answer {
         Err(error) => no_answer(error),
-        Ok(answer) => part(answer, &want.place),
+        Ok(answer) => {
+            let (code, found) = part(answer, &want.place);
+            router.answered(node, &want.place, code);
+            fetched(code, found)
+        }
     })
 }
 
-fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
+/// What an answer says of a partition.
+fn part(answer: &mut FetchResponse, place: &TopicPartition) -> (ErrorCode, Option<FetchPartition>) {
     let topics = answer.topics.iter_mut().filter(|t| t.name == place.topic);
     let found = topics
         .filter_map(|topic| {
@@ -200,6 +208,10 @@ fn part(answer: &mut FetchResponse, place: &TopicPartition) -> Fetched {
         })
         .next();
     let code = ErrorCode::from_code(found.as_ref().map_or(answer.error_code, |part| part.error_code));
+    (code, found)
+}
+
+fn fetched(code: ErrorCode, found: Option<FetchPartition>) -> Fetched {
     match (verdict::fetch(0, code), found) {
         (FetchVerdict::Read, Some(FetchPartition { diverging: Some(end), .. })) => Fetched::Diverged(end),
         (FetchVerdict::Read, Some(part)) => Fetched::Payload(part),

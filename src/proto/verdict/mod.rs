@@ -44,3 +44,9 @@ pub use transaction::{
 };
 
 use crate::wire::code::ErrorCode;
+
+/// Whether a broker that was asked as the leader of a partition says by this code that it is none, as far as it knows.
+#[must_use]
+pub fn denies_leadership(code: ErrorCode) -> bool {
+    list_offsets(0, code) == ListOffsetsVerdict::RetryAfterMetadata
+}
