@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use kafka_2pc::broker::{Broker, BrokerConfig};
+use kafka_2pc::broker::{Broker, BrokerConfig, Network};
 use kafka_2pc::client::{Client, ClientConfig, Isolation, ProducerBuilder, Start, Topic, Transaction};
 use kafka_2pc::ids::{TopicPartition, TransactionalId};
 use kafka_2pc::record::RecordRef;
@@ -17,6 +17,7 @@ use kafka_2pc_protocol_tests::foreign::{Library, Reading, Venv};
 use kafka_2pc_protocol_tests::kafka::{self, KafkaCluster};
 
 use crate::arm::Arm;
+use crate::net::Net;
 use crate::outcome::{Failure, Shown, holds};
 use crate::raw::Raw;
 use crate::tap::Tap;
@@ -38,7 +39,7 @@ pub struct Bench {
 pub enum World {
     /// Nothing.
     None,
-    /// A broker of this process, for this row alone.
+    /// A broker of this process, for this row alone, in memory.
     Embedded(Arc<Broker>),
     /// A cluster that was started here, shared with other rows.
     Real(Arc<KafkaCluster>),
@@ -46,12 +47,28 @@ pub enum World {
     Given(String),
 }
 
+impl World {
+    /// An embedded cluster that needs no operating system, so that the clock may stand still.
+    pub(crate) async fn start(config: BrokerConfig) -> Result<Self, Failure> {
+        let broker = Broker::start(BrokerConfig { network: Network::Memory, ..config }).await?;
+        Ok(Self::Embedded(Arc::new(broker)))
+    }
+
+    fn net(&self) -> Net {
+        match self {
+            Self::Embedded(broker) => Net::Memory(broker.dialer()),
+            Self::None | Self::Real(_) | Self::Given(_) => Net::Tcp,
+        }
+    }
+}
+
 /// How long a body may wait for anything.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Bench {
     pub(crate) fn new(arm: Arm, world: World) -> Self {
-        Self { arm, world, tap: Tap::default(), trace: Trace::default() }
+        let tap = Tap::on(world.net());
+        Self { arm, world, tap, trace: Trace::default() }
     }
 
     /// The arm.
@@ -84,13 +101,27 @@ impl Bench {
         bootstrap.split(',').next().unwrap_or_default().to_owned()
     }
 
+    /// How its brokers are reached.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        self.world.net()
+    }
+
+    /// A connection to the first broker, for what is sent without a client.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub async fn raw(&self) -> Result<Raw, Failure> {
+        Raw::connect(&self.net(), &self.address()).await
+    }
+
     /// Lets an idle id look as if it had been used very often: its next initialization grants `epoch`, of which 32766 is
     /// the last of a producer id. On real brokers it really is used so often, which takes seconds.
     ///
     /// # Errors
     /// The id is not idle.
     pub async fn wear_out(&self, id: &TransactionalId, epoch: i16) -> Shown {
-        let mut raw = Raw::connect(&self.address()).await?;
+        let mut raw = self.raw().await?;
         match &self.world {
             World::Embedded(broker) => {
                 if broker.wear_out(id.as_str(), epoch) {
@@ -125,11 +156,11 @@ impl Bench {
         };
         let mut config = BrokerConfig { profile: profile.clone(), ..BrokerConfig::default() };
         change(&mut config);
-        let broker = Broker::start(config).await?;
+        let world = World::start(config).await?;
         Ok(Self {
             arm: self.arm.clone(),
-            world: World::Embedded(Arc::new(broker)),
-            tap: self.tap.clone(),
+            tap: self.tap.moved_to(world.net()),
+            world,
             trace: self.trace.clone(),
         })
     }
@@ -156,7 +187,15 @@ impl Bench {
         Ok(self.client_of(self.config()?))
     }
 
-    /// The same with settings of the row's own.
+    /// A client that the tap does not see.
+    ///
+    /// # Errors
+    /// There is no cluster on this arm.
+    pub fn untapped(&self) -> Result<Client, Failure> {
+        Ok(Client::with_connector(self.config()?, Arc::new(self.net())))
+    }
+
+    /// The same as [`client`](Self::client) with settings of the row's own.
     #[must_use]
     pub fn client_of(&self, config: ClientConfig) -> Client {
         Client::with_connector(config, Arc::new(self.tap.clone()))
@@ -178,11 +217,7 @@ impl Bench {
             World::Embedded(broker) => {
                 broker.create_topic(&name, partitions)?;
             }
-            _ => {
-                let (bootstrap, name) = (self.bootstrap(), name.clone());
-                blocking(move || kafka::create_topic(&bootstrap, &kafka::Topic::new(&name, partitions)))
-                    .await??;
-            }
+            _ => self.make_topic(kafka::Topic::new(&name, partitions)).await?,
         }
         Ok(within(client.topic(&name)).await??)
     }
@@ -259,7 +294,7 @@ impl Bench {
     /// # Errors
     /// It can't be read, or the readers disagree.
     pub async fn committed(&self, topic: &Topic) -> Result<Vec<String>, Failure> {
-        let reader = Client::new(self.config()?);
+        let reader = self.untapped()?;
         let topic = within(reader.topic(topic.name())).await??;
         within(async {
             while self.ends(&reader, &topic, Isolation::Committed).await?
@@ -298,7 +333,7 @@ impl Bench {
     /// # Errors
     /// It can't be read.
     pub async fn read(&self, topic: &Topic, isolation: Isolation) -> Result<Vec<String>, Failure> {
-        let reader = Client::new(self.config()?);
+        let reader = self.untapped()?;
         let mut values = Vec::new();
         for place in places(topic) {
             let mut consumer =
@@ -383,6 +418,12 @@ impl Bench {
             _ => Err(Failure::not_offered("a cluster that was started here")),
         }
     }
+}
+
+/// Whether more and longer things are asked for than in every run.
+#[must_use]
+pub fn full_size() -> bool {
+    std::env::var("KAFKA_2PC_SIZE").is_ok_and(|size| size == "full")
 }
 
 /// All partitions of a topic.

@@ -13,6 +13,7 @@
 pub mod arm;
 pub mod bench;
 pub mod incidents;
+pub mod net;
 pub mod outcome;
 pub mod raw;
 pub mod report;

@@ -53,6 +53,15 @@ impl Failure {
         Self::NotOffered(why.to_string())
     }
 
+    /// The same, about this part of its row.
+    #[must_use]
+    pub fn on(self, part: impl fmt::Display) -> Self {
+        match self {
+            Self::Wrong(what) => Self::Wrong(format!("{part}: {what}")),
+            other @ (Self::Deviation { .. } | Self::NotOffered(_) | Self::Missing(_)) => other,
+        }
+    }
+
     /// A named deviation of the broker.
     pub fn deviation(name: impl fmt::Display, seen: impl fmt::Display) -> Self {
         Self::Deviation { name: name.to_string(), seen: seen.to_string() }

@@ -1,22 +1,23 @@
 //! Requests without any client: what a stranger, a zombie or an administrator sends.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_2pc::ids::{Identity, TransactionalId};
+use kafka_2pc::net::Stream;
 use kafka_2pc::wire::frame::FrameDecoder;
 use kafka_protocol::messages::{ApiVersionsRequest, InitProducerIdRequest, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::bench::within;
+use crate::net::{Net, parts};
 use crate::outcome::{Failure, Shown, equal, holds};
 
 /// A connection that sends what it is told.
-#[derive(Debug)]
 pub struct Raw {
-    broker: TcpStream,
+    broker: Box<dyn Stream>,
     read: BytesMut,
     newest: BTreeMap<i16, i16>,
 }
@@ -26,9 +27,9 @@ impl Raw {
     ///
     /// # Errors
     /// Nobody listens there.
-    pub async fn connect(address: &str) -> Result<Self, Failure> {
-        let broker = within(TcpStream::connect(address)).await??;
-        broker.set_nodelay(true)?;
+    pub async fn connect(net: &Net, address: &str) -> Result<Self, Failure> {
+        let (host, port) = parts(address)?;
+        let broker = within(net.open(&host, port)).await??;
         let mut raw = Self { broker, read: BytesMut::new(), newest: BTreeMap::new() };
         let known = raw.ask(0, &ApiVersionsRequest::default()).await?.api_keys;
         raw.newest = known.iter().map(|api| (api.api_key, api.max_version)).collect();
@@ -83,6 +84,12 @@ impl Raw {
             }
         }
         equal("the epoch", last.producer_epoch, epoch - 1)
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Raw").field("newest", &self.newest).finish_non_exhaustive()
     }
 }
 

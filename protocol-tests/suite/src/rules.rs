@@ -9,7 +9,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal};
-use crate::raw::{Raw, initialize};
+use crate::raw::initialize;
 
 /// What a rule is about, by Kafka's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Bench {
             .with_host(StrBytes::from_static_str("*"))
             .with_operation(operation as i8)
             .with_permission_type(3);
-        let mut raw = Raw::connect(&self.address()).await?;
+        let mut raw = self.raw().await?;
         let answer = raw.ask(3, &CreateAclsRequest::default().with_creations(vec![rule])).await?;
         equal(
             "the answer to CreateAcls",
@@ -124,7 +124,7 @@ impl Bench {
 
     /// A heartbeat of nobody's needs the same right as offsets do.
     async fn until_read(&self, group: &GroupId, is_so: impl Fn(i16) -> bool) -> Shown {
-        let mut raw = Raw::connect(&self.address()).await?;
+        let mut raw = self.raw().await?;
         let request = HeartbeatRequest::default()
             .with_group_id(StrBytes::from_string(group.to_string()).into())
             .with_member_id(StrBytes::from_static_str("nobody"));
@@ -139,7 +139,7 @@ impl Bench {
 
     /// Brokers obey a rule a moment after they took it.
     async fn until_initialized(&self, id: &TransactionalId, code: i16) -> Shown {
-        let mut raw = Raw::connect(&self.address()).await?;
+        let mut raw = self.raw().await?;
         within(async {
             while raw.ask(4, &initialize(id, 60_000)).await?.error_code != code {
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;

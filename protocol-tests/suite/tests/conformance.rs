@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use protocol_tests::arm::Arm;
 use protocol_tests::outcome::Outcome;
 use protocol_tests::run::Runner;
-use protocol_tests::table::{self, Entry};
+use protocol_tests::table::{self, Entry, Where};
 
 fn main() -> ExitCode {
     if let Some(code) = protocol_tests::writer::if_asked() {
@@ -32,7 +32,20 @@ fn main() -> ExitCode {
             trials.push(trial(&runner, row.clone(), arm.clone()));
         }
     }
+    for arm in Arm::quick().into_iter().filter(|arm| matches!(arm, Arm::Embedded(_))) {
+        let rows: Vec<_> =
+            entries.iter().filter(|row| arm.is_for(row) && repeats(row, &arm)).cloned().collect();
+        trials.push(Trial::test(format!("rows show the same each time [{arm}]"), move || {
+            let failed = |shown| Failed::from(Outcome::from(shown).why().to_owned());
+            rows.iter().try_for_each(|row| Runner::default().repeats(row, &arm)).map_err(|f| failed(Err(f)))
+        }));
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Whether what a row shows can be compared with what it showed.
+fn repeats(row: &Entry, arm: &Arm) -> bool {
+    row.place == Where::Both && row.awaits.is_none() && arm.lacks(row).is_none()
 }
 
 fn trial(runner: &Arc<Runner>, row: Entry, arm: Arm) -> Trial {

@@ -12,16 +12,19 @@ use kafka_2pc_protocol_tests::kafka;
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use kafka_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, DeleteTopicsRequest, ElectLeadersRequest, MetadataRequest, TopicName,
+    AlterPartitionReassignmentsRequest, CreateTopicsRequest, DeleteTopicsRequest, ElectLeadersRequest,
+    MetadataRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 
 use super::{Bench, World, blocking, within};
 use crate::outcome::{Failure, Shown, equal};
-use crate::raw::Raw;
 
 /// The log of the transaction coordinators.
 const TRANSACTIONS: &str = "__transaction_state";
@@ -48,9 +51,7 @@ impl Bench {
     pub async fn create_topic(&self, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Shown {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let configs = configs.iter().map(owned).collect();
-        let topic = kafka::Topic { configs, ..kafka::Topic::new(name, partitions) };
-        let bootstrap = self.bootstrap();
-        Ok(blocking(move || kafka::create_topic(&bootstrap, &topic)).await??)
+        self.make_topic(kafka::Topic { configs, ..kafka::Topic::new(name, partitions) }).await
     }
 
     /// A new topic of one partition that this node alone holds, as seen by `client`.
@@ -64,10 +65,19 @@ impl Bench {
         } else {
             let configs = vec![("min.insync.replicas".to_owned(), "1".to_owned())];
             let topic = kafka::Topic { assignment: vec![vec![node]], configs, ..kafka::Topic::new(&name, 1) };
-            let bootstrap = self.bootstrap();
-            blocking(move || kafka::create_topic(&bootstrap, &topic)).await??;
+            self.make_topic(topic).await?;
         }
         Ok(within(client.topic(&name)).await??)
+    }
+
+    /// Real clusters are asked by the launcher, which waits until every broker knows the topic.
+    pub(super) async fn make_topic(&self, topic: kafka::Topic) -> Shown {
+        if self.embedded().is_err() {
+            let bootstrap = self.bootstrap();
+            return Ok(blocking(move || kafka::create_topic(&bootstrap, &topic)).await??);
+        }
+        let answer = self.raw().await?.ask(4, &creation(topic)?).await?;
+        equal("the answer to CreateTopics", answer.topics.iter().map(|t| t.error_code).max(), Some(0))
     }
 
     /// Deletes a topic, and returns when no broker knows it any more.
@@ -78,7 +88,7 @@ impl Bench {
         let request = DeleteTopicsRequest::default().with_topic_names(vec![topic_name(name)]);
         let answer = self.raw().await?.ask(5, &request.with_timeout_ms(10_000)).await?;
         equal("the answers to DeleteTopics", answer.responses.iter().map(|r| r.error_code).max(), Some(0))?;
-        let client = Client::new(self.config()?);
+        let client = self.untapped()?;
         within(async {
             loop {
                 match client.topic(name).await {
@@ -217,8 +227,8 @@ impl Bench {
             ],
             ..kafka::Topic::new(&super::fresh("careless"), 1)
         };
-        let (bootstrap, name) = (self.bootstrap(), topic.name.clone());
-        blocking(move || kafka::create_topic(&bootstrap, &topic)).await??;
+        let name = topic.name.clone();
+        self.make_topic(topic).await?;
         Ok(within(client.topic(&name)).await??)
     }
 
@@ -232,7 +242,7 @@ impl Bench {
         let other = replicas.into_iter().find(|node| *node != leader);
         let other = other.ok_or_else(|| Failure::wrong("one replica is not enough"))?;
         if let Ok(broker) = self.embedded() {
-            let topic = Client::new(self.config()?).topic(&at.topic).await?;
+            let topic = self.untapped()?.topic(&at.topic).await?;
             let end = self.log(&topic).await?.last().map_or(0, |batch| batch.header().next_offset());
             work.await?;
             return Ok(broker.truncate(at, end)?);
@@ -255,12 +265,8 @@ impl Bench {
     /// # Errors
     /// There is no other.
     pub async fn move_coordinator(&self, id: &TransactionalId) -> Result<i32, Failure> {
-        let topic = Client::new(self.config()?).topic(TRANSACTIONS).await?;
+        let topic = self.untapped()?.topic(TRANSACTIONS).await?;
         self.move_leader(&TopicPartition::new(TRANSACTIONS, partition_of(id, &topic)?)).await
-    }
-
-    async fn raw(&self) -> Result<Raw, Failure> {
-        Raw::connect(&self.address()).await
     }
 }
 
@@ -268,6 +274,28 @@ impl Bench {
 fn partition_of(id: &TransactionalId, topic: &Topic) -> Result<i32, Failure> {
     let hash = id.as_str().encode_utf16().fold(0_i32, |h, c| h.wrapping_mul(31).wrapping_add(i32::from(c)));
     Ok(hash.checked_abs().unwrap_or(0) % topic.partitions().max(1))
+}
+
+fn creation(topic: kafka::Topic) -> Result<CreateTopicsRequest, Failure> {
+    let text = StrBytes::from_string;
+    let assigned = |(index, nodes): (usize, &Vec<i32>)| {
+        let nodes = nodes.iter().map(|node| (*node).into()).collect();
+        Ok(CreatableReplicaAssignment::default()
+            .with_partition_index(i32::try_from(index)?)
+            .with_broker_ids(nodes))
+    };
+    let assignments =
+        topic.assignment.iter().enumerate().map(assigned).collect::<Result<Vec<_>, Failure>>()?;
+    let configs = topic.configs.into_iter().map(|(name, value)| {
+        CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
+    });
+    let wanted = CreatableTopic::default()
+        .with_name(topic_name(&topic.name))
+        .with_num_partitions(if assignments.is_empty() { topic.partitions } else { -1 })
+        .with_replication_factor(-1)
+        .with_assignments(assignments)
+        .with_configs(configs.collect());
+    Ok(CreateTopicsRequest::default().with_topics(vec![wanted]).with_timeout_ms(10_000))
 }
 
 fn topic_name(name: &str) -> TopicName {

@@ -44,7 +44,7 @@ impl Bench {
             .with_transactional_id(None)
             .with_producer_id((-1).into())
             .with_producer_epoch(-1);
-        let granted = Raw::connect(&self.address()).await?.ask(4, &request).await?;
+        let granted = self.raw().await?.ask(4, &request).await?;
         equal("the answer to InitProducerId", granted.error_code, 0)?;
         let identity = identity(granted.producer_id, granted.producer_epoch);
         let record = RecordRef::value(value.as_bytes()).with_key(key.as_bytes());
@@ -116,10 +116,10 @@ impl Bench {
     async fn at_leader(&self, topic: &Topic, partition: i32) -> Result<Raw, Failure> {
         let at = TopicPartition::new(topic.name().clone(), partition);
         let (leader, _) = self.leader(&at).await?;
-        let known = Raw::connect(&self.address()).await?.ask(4, &MetadataRequest::default()).await?;
+        let known = self.raw().await?.ask(4, &MetadataRequest::default()).await?;
         let broker = known.brokers.iter().find(|broker| broker.node_id.0 == leader);
         let broker = broker.ok_or_else(|| Failure::wrong(format!("nobody leads {at}")))?;
-        Raw::connect(&format!("{}:{}", &*broker.host, broker.port)).await
+        Raw::connect(&self.net(), &format!("{}:{}", &*broker.host, broker.port)).await
     }
 }
 

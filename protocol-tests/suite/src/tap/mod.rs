@@ -4,7 +4,7 @@
 //! address has to be rewritten.
 //!
 //! ```text
-//! client ── duplex ── pump { plans: drop, hold, cut, .. } ── TCP ── broker
+//! client ── duplex ── pump { plans: drop, hold, cut, .. } ── net ── broker
 //!                       └─► log of answers: API, version, error codes
 //! ```
 
@@ -16,7 +16,6 @@ mod pump;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -27,8 +26,8 @@ use kafka_2pc::wire::frame::{FrameDecoder, decode_response_header};
 use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 pub use answers::Mangled;
 pub use codes::codes;
@@ -37,6 +36,7 @@ pub use dial::Dial;
 use self::answers::{Change, Mangling};
 use self::dial::Dials;
 use crate::bench::within;
+use crate::net::Net;
 use crate::outcome::{Failure, Shown, equal};
 
 /// One request that left the client, whatever became of it.
@@ -50,8 +50,8 @@ pub struct Sent {
     pub version: i16,
     /// When it left, counted over all requests and answers.
     pub order: u64,
-    /// When it left, since 1970.
-    pub at: Duration,
+    /// When it left, by the runtime's clock.
+    pub at: Instant,
     body: Bytes,
 }
 
@@ -68,8 +68,8 @@ pub struct Answer {
     pub codes: Vec<i16>,
     /// When it came, counted over all requests and answers.
     pub order: u64,
-    /// When it came, since 1970.
-    pub at: Duration,
+    /// When it came, by the runtime's clock.
+    pub at: Instant,
     body: Bytes,
 }
 
@@ -107,6 +107,7 @@ pub struct Paused {
 /// A request whose connection died, and that is still on its way.
 #[derive(Debug)]
 pub struct Held {
+    net: Net,
     address: (String, u16),
     api: Api,
     version: i16,
@@ -115,7 +116,7 @@ pub struct Held {
 
 /// The tap of one or several clients.
 #[derive(Debug, Clone, Default)]
-pub struct Tap(Arc<State>);
+pub struct Tap(Arc<State>, Net);
 
 #[derive(Debug, Default)]
 struct State {
@@ -138,6 +139,18 @@ struct Plan {
 }
 
 impl Tap {
+    /// A tap on a way to brokers.
+    #[must_use]
+    pub fn on(net: Net) -> Self {
+        Self(Arc::default(), net)
+    }
+
+    /// The same tap, for clients of another cluster.
+    #[must_use]
+    pub fn moved_to(&self, net: Net) -> Self {
+        Self(Arc::clone(&self.0), net)
+    }
+
     /// The `nth` request of an API from now on meets this; 1 is the next one.
     pub fn plan(&self, api: Api, nth: u32, act: Act) {
         lock(&self.0.plans).push(Plan { api, nth: nth.max(1), act });
@@ -232,8 +245,7 @@ impl Connector for Tap {
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let (host, port) = &self.dial(host, port).await?;
-            let broker = TcpStream::connect((host.as_str(), *port)).await?;
-            broker.set_nodelay(true)?;
+            let broker = self.1.open(host, *port).await?;
             let (client, ours) = tokio::io::duplex(1 << 16);
             let number = self.0.connections.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(pump::run(self.clone(), number, ours, broker, (host.clone(), *port)));
@@ -278,7 +290,7 @@ impl Answer {
             version,
             codes: codes.to_vec(),
             order: 0,
-            at: Duration::ZERO,
+            at: Instant::now(),
             body: Bytes::new(),
         }
     }
@@ -321,7 +333,7 @@ impl Held {
     /// # Errors
     /// The broker can't be reached, or closes the connection instead of an answer.
     pub async fn deliver(&self) -> io::Result<Vec<i16>> {
-        let mut broker = TcpStream::connect((self.address.0.as_str(), self.address.1)).await?;
+        let mut broker = self.net.open(&self.address.0, self.address.1).await?;
         broker.write_all(&pump::framed(&self.frame)).await?;
         let mut buffer = BytesMut::new();
         loop {
@@ -335,10 +347,6 @@ impl Held {
             }
         }
     }
-}
-
-fn now() -> Duration {
-    UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use kafka_2pc::net::Stream;
 use kafka_2pc::wire::api::Api;
 use kafka_2pc::wire::frame::{DEFAULT_MAX_FRAME_BYTES, FrameDecoder, RequestHeader, decode_response_header};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
-use tokio::net::TcpStream;
+use tokio::time::Instant;
 
-use super::{Act, Answer, Gate, Held, Mangled, Sent, Tap, codes, now};
+use super::{Act, Answer, Gate, Held, Mangled, Sent, Tap, codes};
 
 /// A request whose answer has not come.
 struct Pending {
@@ -40,11 +41,11 @@ pub(super) async fn run(
     tap: Tap,
     number: u64,
     client: DuplexStream,
-    broker: TcpStream,
+    broker: Box<dyn Stream>,
     address: (String, u16),
 ) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_broker, mut to_broker) = broker.into_split();
+    let (mut from_broker, mut to_broker) = tokio::io::split(broker);
     let (mut requests, mut answers) = (BytesMut::new(), BytesMut::new());
     let mut cut = tap.0.cut.subscribe();
     let mut pump = Pump { tap, number, address, pending: VecDeque::new(), silent: false };
@@ -80,8 +81,14 @@ impl Pump {
             let (api, version) = (header.api, header.version);
             let mut pending = Pending { api, version, drop_answer: false, gate: None };
             let order = self.tap.next_order();
-            match self.tap.on_request(Sent { connection: self.number, api, version, order, at: now(), body })
-            {
+            match self.tap.on_request(Sent {
+                connection: self.number,
+                api,
+                version,
+                order,
+                at: Instant::now(),
+                body,
+            }) {
                 None => {}
                 Some(Act::ApplyThenDrop) => pending.drop_answer = true,
                 Some(Act::PauseAnswer(gate)) => pending.gate = Some(gate),
@@ -96,7 +103,13 @@ impl Pump {
                     let _ = gate.open.await;
                 }
                 Some(Act::Hold(told)) => {
-                    let _ = told.send(Held { address: self.address.clone(), api, version, frame });
+                    let _ = told.send(Held {
+                        net: self.tap.1.clone(),
+                        address: self.address.clone(),
+                        api,
+                        version,
+                        frame,
+                    });
                     return Ok(Next::Closed);
                 }
             }
@@ -135,7 +148,7 @@ impl Pump {
                 api: pending.api,
                 version: pending.version,
                 order: self.tap.next_order(),
-                at: now(),
+                at: Instant::now(),
                 codes: codes.unwrap_or_default(),
             });
             if self.silent {

@@ -10,30 +10,28 @@ use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::protocol::StrBytes;
 
 use crate::bench::{Bench, within};
+use crate::net::parts;
 use crate::outcome::{Failure, Shown, equal, holds};
 use crate::tap::Dial;
 
 /// Where names lead at the moment, and where brokers say that they are.
 #[derive(Debug, Clone)]
-struct Names(Arc<Mutex<(Vec<&'static str>, &'static str)>>);
+struct Names(Arc<Mutex<(Vec<String>, &'static str)>>);
 
 impl Names {
     /// `alive` lead to the broker, all other names nowhere; metadata calls the broker `said`.
-    fn set(&self, alive: &[&'static str], said: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (alive.to_vec(), said);
+    fn set(&self, alive: &[&str], said: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (owned(alive), said);
     }
 
     /// Names on this bench.
-    fn on(bench: &Bench, alive: &[&'static str], said: &'static str) -> Result<Self, Failure> {
-        let names = Self(Arc::new(Mutex::new((alive.to_vec(), said))));
-        let address = bench.address();
-        let (host, port) =
-            address.split_once(':').ok_or_else(|| Failure::wrong("an address without port"))?;
-        let (host, port) = (host.to_owned(), port.parse::<u16>()?);
+    fn on(bench: &Bench, alive: &[&str], said: &'static str) -> Result<Self, Failure> {
+        let names = Self(Arc::new(Mutex::new((owned(alive), said))));
+        let (host, port) = parts(&bench.address())?;
         let known = names.clone();
         bench.tap.on_dial(move |name, _| {
             let known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let alive = known.0.contains(&name);
+            let alive = known.0.iter().any(|alive| alive == name);
             Some(if alive { Dial::To(host.clone(), port) } else { Dial::Refuse })
         });
         let known = names.clone();
@@ -44,6 +42,10 @@ impl Names {
         });
         Ok(names)
     }
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 async fn transact(
@@ -84,14 +86,15 @@ pub(super) async fn a11(bench: &Bench) -> Shown {
 
 /// A broker moves to another address: the client follows when the metadata says so.
 pub(super) async fn a12(bench: &Bench) -> Shown {
-    let names = Names::on(bench, &["127.0.0.1", "old"], "old")?;
+    let (server, _) = parts(&bench.address())?;
+    let names = Names::on(bench, &[&server, "old"], "old")?;
     let client = bench.client()?;
     let topic = bench.topic(&client, 1).await?;
     let producer = bench.init(&client, &bench.id("a12")).await?;
     let producer = transact(bench, producer, &topic, "1").await?;
     let mut open = producer.begin();
     bench.write(&mut open, &topic, 0, &["2"]).await?;
-    names.set(&["127.0.0.1", "new"], "new");
+    names.set(&[&server, "new"], "new");
     bench.tap.disconnect();
     bench.write(&mut open, &topic, 0, &["3"]).await?;
     let producer = bench.step("commit", within(open.commit()).await?)?;
@@ -107,7 +110,7 @@ pub(super) async fn a13(bench: &Bench) -> Shown {
     let names = Names::on(bench, &["seed", "first"], "first")?;
     let config = ClientConfig::new("stale:1,seed:1,gone:1")?.max_block(Duration::from_secs(20));
     let client = bench.client_of(config);
-    let plain = bench.topic(&kafka_2pc::client::Client::new(bench.config()?), 1).await?;
+    let plain = bench.topic(&bench.untapped()?, 1).await?;
     let topic = within(client.topic(plain.name())).await??;
     let producer = bench.init(&client, &bench.id("a13")).await?;
     let producer = transact(bench, producer, &topic, "1").await?;

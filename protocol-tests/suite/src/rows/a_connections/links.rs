@@ -190,7 +190,7 @@ async fn throttled(bench: &Bench, key: i16) -> Shown {
     let silence = Duration::from_millis(u64::try_from(SILENCE_MS)?);
     // What crossed the answer on its way may come right behind it. Whoever waits too long is no offender.
     let offends = |r: &Sent| {
-        let after = r.at.saturating_sub(answer.at);
+        let after = r.at.saturating_duration_since(answer.at);
         r.connection == answer.connection && silence / 4 < after && after < silence
     };
     let early = bench.tap.requests().iter().filter(|r| offends(r)).count();

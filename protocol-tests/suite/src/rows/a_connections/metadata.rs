@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use kafka_2pc::client::{EndError, TopicError};
+use kafka_2pc::client::{Client, EndError, Isolation, Start, Topic, TopicError, Transaction};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc::proto::cause::CauseKind;
+use kafka_2pc::proto::resume::{Decision, Outcome};
+use kafka_2pc::proto::settle::SettleTarget;
 use kafka_2pc::record::RecordRef;
 use kafka_2pc::wire::api::Api;
 use kafka_protocol::messages::MetadataRequest;
@@ -15,6 +17,8 @@ use crate::rows::e_produce::repeats_are_identical;
 
 /// NOT_LEADER_OR_FOLLOWER.
 const NOT_LEADER: i16 = 6;
+/// Higher than any leader epoch there is.
+const FALSE_EPOCH: i32 = i32::MAX;
 /// UNKNOWN_TOPIC_OR_PARTITION.
 const UNKNOWN_TOPIC: i16 = 3;
 
@@ -77,6 +81,65 @@ pub(super) async fn a15(bench: &Bench) -> Shown {
     equal("committed", bench.committed(&topic).await?, ["1", "2", "3", "3"])
 }
 
+/// A leader epoch that was told too high by mistake holds until the leader that it names refuses, is silent, is no broker, or
+/// is nobody; then the next answer counts, and the false one costs nothing but that.
+pub(super) async fn a23(bench: &Bench) -> Shown {
+    for what in ["another broker", "a dead broker", "no broker", "nobody"] {
+        false_epoch(bench, what).await.map_err(|failure| failure.on(what))?;
+    }
+    Ok(())
+}
+
+async fn false_epoch(bench: &Bench, what: &'static str) -> Shown {
+    let client = bench.client_of(bench.config()?.request_timeout(Duration::from_secs(2)));
+    let topic = bench.topic(&client, 1).await?;
+    let at = TopicPartition::new(topic.name().clone(), 0);
+    let (leader, _) = bench.leader(&at).await?;
+    let id = loop {
+        // The dead one must be of no other use.
+        let id = bench.id("a23");
+        if bench.coordinator(&id).await? == leader {
+            break id;
+        }
+    };
+    let other = (1..=3).find(|node| *node != leader).unwrap_or_default();
+    let mut transaction = bench.init(&client, &id).await?.begin();
+    bench.write(&mut transaction, &topic, 0, &["1"]).await?;
+    let named = match what {
+        "no broker" => 99,
+        "nobody" => -1,
+        _ => other,
+    };
+    if what == "a dead broker" {
+        bench.kill_node(other).await?;
+    }
+    bench.tap.rewrite::<MetadataRequest>(1, move |answer| {
+        let partitions = answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let told = partitions.map(|partition| {
+            partition.leader_id = named.into();
+            partition.leader_epoch = FALSE_EPOCH;
+        });
+        told.count() > 0
+    });
+    within(client.topic(topic.name())).await??;
+    equal("false answers that were not told", bench.tap.to_come(), 0)?;
+    // A reader is misled as a writer is.
+    let reading = async {
+        let mut consumer = client.consumer().isolation(Isolation::Uncommitted).build();
+        consumer.assign([(at.clone(), Start::Beginning)]);
+        while within(consumer.poll(Duration::from_millis(20))).await??.is_empty() {}
+        Ok::<_, Failure>(())
+    };
+    let (read, written) = tokio::join!(reading, bench.write(&mut transaction, &topic, 0, &["2"]));
+    read?;
+    written?;
+    bench.step("commit", within(transaction.commit()).await?)?;
+    if what == "a dead broker" {
+        bench.start_node(other).await?;
+    }
+    equal("committed", bench.committed(&topic).await?, ["1", "2"])
+}
+
 /// A topic that is missing in some answers while a transaction is open is waited for.
 pub(super) async fn a16(bench: &Bench) -> Shown {
     let client = bench.client()?;
@@ -120,40 +183,105 @@ pub(super) async fn a18(bench: &Bench) -> Shown {
     }
 }
 
+/// When the client hears that a topic was deleted and created anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// Before it ends the transaction, and has nothing more to write.
+    AtTheEnd,
+    /// Before it writes more.
+    Before,
+    /// Not before it has written more: the brokers that it asks do not know it yet themselves.
+    Behind,
+    /// When its transaction is prepared and committed.
+    Afterwards,
+}
+
 /// A topic that was deleted and created anew is another one: nothing of a transaction that began before becomes visible in
-/// it, and the transaction fails.
+/// it, and the transaction fails. Where brokers do not tell of it before the transaction is prepared, what became of it is
+/// told when it is settled.
 pub(super) async fn a17(bench: &Bench) -> Shown {
     bench.trace.keep_private("what a broker answers about a topic that is just going depends on the moment");
+    for told in [Told::AtTheEnd, Told::Before, Told::Behind, Told::Afterwards] {
+        created_anew(bench, told).await.map_err(|failure| failure.on(format!("told {told:?}")))?;
+    }
+    Ok(())
+}
+
+async fn created_anew(bench: &Bench, told: Told) -> Shown {
     let client = bench.client()?;
-    for more in [false, true] {
-        let topic = bench.topic(&client, 1).await?;
-        if !topic.id().is_known() {
-            return Err(Failure::not_offered(
-                "topic ids, without which a topic created anew looks like the old one",
-            ));
-        }
-        let id = bench.id("a17");
-        let mut transaction = bench.init(&client, &id).await?.begin();
-        bench.write(&mut transaction, &topic, 0, &["old"]).await?;
-        bench.delete_topic(topic.name()).await?;
-        bench.create_topic(topic.name(), 1, &[]).await?;
+    let topic = bench.topic(&client, 1).await?;
+    if !topic.id().is_known() {
+        return Err(Failure::not_offered(
+            "topic ids, without which a topic created anew looks like the old one",
+        ));
+    }
+    let id = bench.id("a17");
+    let mut transaction = bench.init(&client, &id).await?.begin();
+    bench.write(&mut transaction, &topic, 0, &["old"]).await?;
+    bench.delete_topic(topic.name()).await?;
+    bench.create_topic(topic.name(), 1, &[]).await?;
+    if matches!(told, Told::Behind | Told::Afterwards) {
+        tell_of_the_old(bench, &topic)?;
+    } else {
         bench.let_the_client_forget().await;
-        let flushed = if more {
-            within(transaction.send(&topic, Some(0), RecordRef::value(b"astray"))).await??;
-            bench.step("flush", within(transaction.flush()).await?).is_ok()
-        } else {
-            true
-        };
+    }
+    let mut flushed = true;
+    if told != Told::AtTheEnd {
+        within(transaction.send(&topic, Some(0), RecordRef::value(b"astray"))).await??;
+        flushed = bench.step("flush", within(transaction.flush()).await?).is_ok();
+    }
+    if told == Told::Afterwards {
+        gone(bench, &client, transaction).await?;
+    } else {
+        bench.tap.clear();
         match bench.step("commit", within(transaction.commit()).await?) {
             Err(EndError::Failed(cause)) if !flushed || cause.kind == CauseKind::UnknownTopic => {}
             other => return Err(Failure::wrong(format!("the commit ended with {other:?}"))),
         }
-        equal("visible in the new topic", bench.committed(&topic).await?, Vec::<String>::new())?;
+        let client = bench.untapped()?;
         let anew = within(client.topic(topic.name())).await??;
-        let mut next = bench.init(&client, &id).await?.begin();
-        bench.write(&mut next, &anew, 0, &["new"]).await?;
-        bench.step("commit", within(next.commit()).await?)?;
-        equal("committed in the new topic", bench.committed(&anew).await?, ["new"])?;
+        equal("visible in the new topic", bench.committed(&anew).await?, Vec::<String>::new())?;
     }
+    let anew = within(client.topic(topic.name())).await??;
+    holds(anew.id() != topic.id(), "the client still takes the new topic for the old one")?;
+    let before = bench.committed(&anew).await?;
+    holds(!before.contains(&"old".to_owned()), "a record of the old topic is in the new one")?;
+    let mut next = bench.init(&client, &id).await?.begin();
+    bench.write(&mut next, &anew, 0, &["new"]).await?;
+    bench.step("commit", within(next.commit()).await?)?;
+    let committed = bench.committed(&anew).await?;
+    equal("committed in the new topic", committed, [before, vec!["new".to_owned()]].concat())
+}
+
+/// Brokers tell of the topic as it was, until the tap is cleared.
+fn tell_of_the_old(bench: &Bench, topic: &Topic) -> Shown {
+    let is_it = |name: Option<&kafka_protocol::messages::TopicName>, wanted: &str| {
+        name.is_some_and(|name| name.as_str() == wanted)
+    };
+    let answers = bench.tap.answers();
+    let metadata = answers.iter().rev().filter(|a| a.api == Api::Metadata);
+    let topics = metadata.filter_map(|a| a.decode::<MetadataRequest>().ok()).flat_map(|a| a.topics);
+    let known = topics.filter(|t| is_it(t.name.as_ref(), topic.name())).map(|t| t.topic_id).next();
+    let old = known.ok_or_else(|| Failure::wrong("no broker told of the topic"))?;
+    let name = topic.name().to_string();
+    bench.tap.rewrite::<MetadataRequest>(u32::MAX, move |answer| {
+        let found = answer.topics.iter_mut().filter(|t| is_it(t.name.as_ref(), &name));
+        found.map(|topic| topic.topic_id = old).count() > 0
+    });
     Ok(())
+}
+
+/// Nobody could tell before the transaction was prepared and committed: then the settled check does.
+async fn gone(bench: &Bench, client: &Client, transaction: Transaction) -> Shown {
+    let prepared = within(transaction.prepare()).await?;
+    bench.tap.clear();
+    let Ok(prepared) = prepared else { return Ok(()) };
+    let committable = prepared.committable().ok_or_else(|| Failure::wrong("nothing was prepared"))?;
+    let resumed = bench.step("commit", within(client.resume(committable.clone()).commit()).await?)?;
+    if matches!(resumed.outcome, Outcome::Lost { .. }) {
+        return Ok(());
+    }
+    let target = SettleTarget::of(&committable, Decision::Commit);
+    let settled = within(client.settle(target, Duration::from_secs(20))).await??;
+    equal("partitions that are gone", settled.gone.len(), 1)
 }

@@ -1,5 +1,7 @@
 //! The epoch: when it rises, who asks for it, and what happens at its end.
 
+use std::time::Duration;
+
 use kafka_2pc::broker::{Fault, Reaction};
 use kafka_2pc::client::{Prepared, Topic, TransactionalProducer};
 use kafka_2pc::ids::Identity;
@@ -137,7 +139,9 @@ pub(super) async fn b23(bench: &Bench) -> Shown {
     if !bench.v2() {
         let late = within(late).await??;
         // As long as the markers are being written, nothing can be begun.
-        while within(late.deliver()).await?? == [CONCURRENT_TRANSACTIONS] {}
+        while within(late.deliver()).await?? == [CONCURRENT_TRANSACTIONS] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         until_state(&client, &id, CoordinatorState::Ongoing).await?;
     }
     commit(bench, producer, &topic, "second").await?;

@@ -11,7 +11,7 @@ use super::super::seen::granted;
 use super::bump::{commit, refuse};
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
-use crate::raw::{Raw, initialize};
+use crate::raw::initialize;
 use crate::tap::Act;
 
 const PRODUCER_FENCED: i16 = 90;
@@ -110,7 +110,7 @@ pub(super) async fn b24(bench: &Bench) -> Shown {
     let mut paused = bench.tap.pause_nth(Api::InitProducerId, 2);
     let rival = async {
         paused.reached().await?;
-        let mut raw = Raw::connect(&bench.address()).await?;
+        let mut raw = bench.raw().await?;
         equal("the rival", raw.ask(4, &initialize(&id, 60_000)).await?.error_code, 0)?;
         paused.release();
         Ok::<_, Failure>(())

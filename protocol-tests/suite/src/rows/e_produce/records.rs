@@ -20,7 +20,6 @@ use kafka_protocol::protocol::{Decodable, StrBytes};
 
 use crate::bench::{Bench, blocking, fresh, within};
 use crate::outcome::{Failure, Shown, equal, holds};
-use crate::raw::Raw;
 use crate::rows::seen::granted;
 
 /// CORRUPT_MESSAGE.
@@ -166,7 +165,7 @@ pub(super) async fn e22(bench: &Bench) -> Shown {
         .with_name(TopicName(StrBytes::from_string(topic.name().to_string())))
         .with_partition_data(vec![partition]);
     let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![data]);
-    let answer = Raw::connect(&bench.address()).await?.ask(9, &request).await?;
+    let answer = bench.raw().await?.ask(9, &request).await?;
     let codes: Vec<_> =
         answer.responses.iter().flat_map(|t| &t.partition_responses).map(|p| p.error_code).collect();
     equal("the answer to a Produce outside of the transaction", codes, [INVALID_STATE])?;

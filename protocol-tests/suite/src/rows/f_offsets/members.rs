@@ -10,7 +10,6 @@ use kafka_protocol::protocol::StrBytes;
 use super::{group, kept, send};
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
-use crate::raw::Raw;
 
 /// ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 const MOVED: [i16; 3] = [22, 25, 82];
@@ -37,7 +36,7 @@ async fn join(bench: &Bench, group: &ConsumerGroupMetadata) -> Result<ConsumerGr
         .with_rebalance_timeout_ms(30_000)
         .with_protocol_type(text("consumer"))
         .with_protocols(vec![protocol]);
-    let joined = Raw::connect(&bench.address()).await?.ask(3, &request).await?;
+    let joined = bench.raw().await?.ask(3, &request).await?;
     equal("the answer to JoinGroup", joined.error_code, 0)?;
     let (member_id, generation_id) = (joined.member_id.to_string(), joined.generation_id);
     Ok(ConsumerGroupMetadata { member_id, generation_id, ..group.clone() })

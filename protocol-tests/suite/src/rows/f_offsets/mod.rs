@@ -5,9 +5,7 @@ mod quiet;
 mod retries;
 mod together;
 
-use kafka_2pc::client::{
-    Client, ConsumerGroupMetadata, GroupId, OffsetAndMetadata, SendError, Topic, Transaction,
-};
+use kafka_2pc::client::{ConsumerGroupMetadata, GroupId, OffsetAndMetadata, SendError, Topic, Transaction};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc::wire::api::Api;
 
@@ -76,7 +74,7 @@ pub(super) async fn told(
     group: &ConsumerGroupMetadata,
     topic: &Topic,
 ) -> Result<Option<i64>, Failure> {
-    let client = Client::new(bench.config()?);
+    let client = bench.untapped()?;
     let told = within(client.committed(&group.group_id, [place(topic)])).await??;
     Ok(told.into_values().next().flatten().map(|at| at.offset))
 }

@@ -35,7 +35,7 @@ pub(super) async fn g07(bench: &Bench) -> Shown {
     reached?;
     let behind = within(transaction.send_tracked(&topic, Some(0), value("behind"))).await??;
     let watching = async {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         equal("EndTxn while a Produce is under way", bench.tap.count(Api::EndTxn), 0)?;
         paused.release();
         Ok::<_, Failure>(())
@@ -92,7 +92,7 @@ pub(super) async fn g09(bench: &Bench) -> Shown {
     paused.reached().await?;
     let releasing = async {
         for _ in 0..100 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         equal("EndTxn while it is under way", bench.tap.count(Api::EndTxn), 0)?;
         paused.release();

@@ -1,5 +1,7 @@
 //! What must be settled before a transaction ends, and after it.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use kafka_2pc::broker::{Broker, Fault, Reaction};
 use kafka_2pc::client::{EndError, Prepared};
@@ -112,7 +114,7 @@ pub(super) async fn g13(bench: &Bench) -> Shown {
 async fn told_to_wait(bench: &Bench, before: usize) -> Shown {
     within(async {
         while !bench.tap.answers()[before..].iter().any(|a| a.codes.contains(&CONCURRENT_TRANSACTIONS)) {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
     .await

@@ -66,7 +66,7 @@ pub(super) async fn h05(bench: &Bench) -> Shown {
     initializing.reached().await?;
     let aborting = within(transaction.abort());
     let releasing = async {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         initializing.release();
     };
     let (aborted, ()) = tokio::join!(aborting, releasing);

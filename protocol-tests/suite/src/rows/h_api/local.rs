@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kafka_2pc::broker::{Broker, BrokerConfig};
+use kafka_2pc::broker::{Broker, BrokerConfig, Network};
 use kafka_2pc::client::{Client, ClientConfig, Topic};
 use kafka_2pc::ids::{Identity, TransactionalId};
 use kafka_2pc::net::{Connector, Probe, Stream};
@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::bench::{Bench, within};
+use crate::net::Net;
 use crate::outcome::{Failure, Shown, equal, holds};
 
 /// Nobody listens.
@@ -37,7 +38,6 @@ const TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Without any broker each call ends when its time is over: not for ever, not much later, and not before.
 pub(super) async fn h07(_: &Bench) -> Shown {
-    tokio::time::pause();
     let client = Client::with_connector(
         ClientConfig::new("nobody:9092")?.max_block(PATIENCE),
         Arc::new(Nobody::default()),
@@ -122,7 +122,7 @@ pub(super) async fn h08(_: &Bench) -> Shown {
 
 /// The one callback there is, the probe of the connections, may use the client that calls it.
 pub(super) async fn h09(_: &Bench) -> Shown {
-    let broker = Broker::start(BrokerConfig::default()).await?;
+    let broker = Broker::start(BrokerConfig { network: Network::Memory, ..BrokerConfig::default() }).await?;
     broker.create_topic("h09", 1)?;
     let shared: Arc<OnceLock<(Client, Topic)>> = Arc::default();
     let (inner, entered) = (Arc::clone(&shared), Arc::new(AtomicUsize::new(0)));
@@ -138,7 +138,8 @@ pub(super) async fn h09(_: &Bench) -> Shown {
             Handle::current().spawn(async move { client.cluster_id().await.is_ok() });
         }
     });
-    let client = Client::new(ClientConfig::new(&broker.bootstrap())?.probe(probe));
+    let config = ClientConfig::new(&broker.bootstrap())?.probe(probe);
+    let client = Client::with_connector(config, Arc::new(Net::Memory(broker.dialer())));
     let topic = within(client.topic("h09")).await??;
     let _ = shared.set((client.clone(), topic.clone()));
     let producer = within(client.transactional_producer(TransactionalId::new("h09")).init()).await??;

@@ -93,7 +93,7 @@ pub(super) async fn i04(bench: &Bench) -> Shown {
     let id = bench.id("i04");
     let mut open = bench.init(&client, &id).await?.begin();
     bench.write(&mut open, &topic, 0, &["fenced"]).await?;
-    let rival = Client::new(bench.config()?);
+    let rival = bench.untapped()?;
     within(rival.transactional_producer(id).init()).await??;
     fenced(Point::Abort, open).await?;
     let connections = |bench: &Bench| {
@@ -138,7 +138,7 @@ pub(super) async fn i05(bench: &Bench) -> Shown {
     within(open.send(&topic, Some(0), RecordRef::value(b"zombie, too"))).await??;
     let sleeping = async {
         paused.reached().await?;
-        until_state(&Client::new(bench.config()?), &late, CoordinatorState::CompleteAbort).await?;
+        until_state(&bench.untapped()?, &late, CoordinatorState::CompleteAbort).await?;
         paused.release();
         Ok::<_, Failure>(())
     };

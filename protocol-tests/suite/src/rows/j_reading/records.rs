@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use kafka_2pc::client::{Client, Isolation, Topic};
+use kafka_2pc::client::{Isolation, Topic};
 use kafka_2pc::record::{Compression, HeaderRef, RecordRef};
 use kafka_2pc_protocol_tests::foreign::{Library, Reading, Record};
 
@@ -22,7 +22,7 @@ struct Content {
 
 /// What our reader sees; on real brokers librdkafka must see the same.
 async fn contents(bench: &Bench, topic: &Topic, end: i64) -> Result<Vec<Content>, Failure> {
-    let client = Client::new(bench.config()?);
+    let client = bench.untapped()?;
     until_end(&client, topic, Isolation::Committed, end).await?;
     let mut consumer = reader(&client, topic, Isolation::Committed);
     let records = read_to(&mut consumer, &place(topic), end).await?;

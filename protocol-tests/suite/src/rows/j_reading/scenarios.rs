@@ -190,7 +190,7 @@ pub(super) async fn j01(bench: &Bench) -> Shown {
             other => other,
         })?);
     }
-    let probe = Client::new(bench.config()?);
+    let probe = bench.untapped()?;
     for isolation in [Isolation::Uncommitted, Isolation::Committed] {
         until_ends(&probe, &topic, &model, (isolation, 0..topic.partitions())).await?;
         let expected = model.visible(isolation);

@@ -9,17 +9,16 @@ use kafka_2pc::proto::resume::{CoordinatorState, Decision, Evidence, LossCause, 
 use kafka_2pc::proto::settle::SettleTarget;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
-use kafka_protocol::messages::{DeleteRecordsRequest, FetchRequest, TopicName, WriteTxnMarkersRequest};
+use kafka_protocol::messages::{DeleteRecordsRequest, TopicName, WriteTxnMarkersRequest};
 use kafka_protocol::protocol::StrBytes;
 
 use super::super::seen::until_state;
 use super::job::{is_committed, is_lost, is_undecidable, prepared};
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
-use crate::raw::Raw;
 
 /// Commits as a stranger would, with no memory of its own.
-async fn outcome(bench: &Bench, committable: &Committable) -> Result<Outcome, Failure> {
+pub(super) async fn outcome(bench: &Bench, committable: &Committable) -> Result<Outcome, Failure> {
     Ok(within(bench.client()?.resume(committable.clone()).commit()).await??.outcome)
 }
 
@@ -128,64 +127,13 @@ async fn write_marker(bench: &Bench, committable: &Committable, epoch: i16) -> S
         .with_coordinator_epoch(0)
         .with_topics(vec![topic]);
     let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
-    let mut raw = Raw::connect(&bench.address()).await?;
+    let mut raw = bench.raw().await?;
     if !raw.offers::<WriteTxnMarkersRequest>() {
         return Err(Failure::not_offered("WriteTxnMarkers, for its last part; the others hold"));
     }
     let answer = raw.ask(1, &request).await?;
     let partitions = answer.markers.iter().flat_map(|m| &m.topics).flat_map(|t| &t.partitions);
     equal("the answers to WriteTxnMarkers", partitions.map(|p| p.error_code).collect::<Vec<_>>(), [0])
-}
-
-/// A compacted log has lost the records, and its control batches are empty: that there is no abort proves nothing.
-///
-/// Compaction takes its time and comes when it likes: its result is made from the answers of the broker, batch by batch, as it
-/// was measured.
-pub(super) async fn k34(bench: &Bench) -> Shown {
-    for commits in [true, false] {
-        let client = bench.client()?;
-        let topic = bench.topic(&client, 1).await?;
-        let id = bench.id("k34");
-        let committable = prepared(bench, &client, (&id, &topic), &["compacted away"]).await?;
-        if commits {
-            is_committed(&outcome(bench, &committable).await?)?;
-        }
-        go_on(bench, &client, (&id, &topic), "next").await?;
-        bench.tap.rewrite::<FetchRequest>(u32::MAX, |answer| {
-            let mut partitions = answer.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
-            partitions.find_map(|p| p.records.as_mut().filter(|r| !r.is_empty())).is_some_and(|records| {
-                *records = compacted(records).into();
-                true
-            })
-        });
-        let found = outcome(bench, &committable).await?;
-        bench.tap.clear();
-        is_undecidable(&found)?;
-        // With the log as it is, the same question has an answer.
-        let found = outcome(bench, &committable).await?;
-        if commits { is_committed(&found)? } else { is_lost(&found)? }
-    }
-    Ok(())
-}
-
-/// Every batch as compaction leaves it when none of its records is the newest of its key: without records.
-fn compacted(mut records: &[u8]) -> Vec<u8> {
-    const HEADER: usize = 61;
-    let mut all = Vec::new();
-    while let Some(length) = records.get(8..12) {
-        let length = i32::from_be_bytes([length[0], length[1], length[2], length[3]]);
-        let Some((batch, rest)) = records.split_at_checked(12 + usize::try_from(length).unwrap_or(0)) else {
-            break;
-        };
-        let mut emptied = batch[..HEADER].to_vec();
-        emptied[57..61].fill(0);
-        emptied[8..12].copy_from_slice(&u32::try_from(HEADER - 12).unwrap_or(0).to_be_bytes());
-        let sum = super::values::crc32c(&emptied[21..]);
-        emptied[17..21].copy_from_slice(&sum.to_be_bytes());
-        all.extend(emptied);
-        records = rest;
-    }
-    all
 }
 
 /// Records are deleted past the stored offset: while the marker is there it proves the outcome, without it nothing does.
@@ -222,7 +170,7 @@ async fn delete_to(bench: &Bench, topic: &Topic, offset: i64) -> Shown {
         .with_name(TopicName(StrBytes::from_string(topic.name().to_string())))
         .with_partitions(vec![partition]);
     let request = DeleteRecordsRequest::default().with_topics(vec![of]).with_timeout_ms(10_000);
-    let answer = Raw::connect(&bench.address()).await?.ask(2, &request).await?;
+    let answer = bench.raw().await?.ask(2, &request).await?;
     let codes: Vec<_> = answer.topics.iter().flat_map(|t| &t.partitions).map(|p| p.error_code).collect();
     equal("the answers to DeleteRecords", codes, [0])
 }

@@ -1,6 +1,7 @@
 //! The two-phase sink.
 
 mod commits;
+mod compaction;
 mod evidence;
 mod ids;
 mod job;
@@ -13,7 +14,8 @@ mod troubles;
 mod values;
 
 use commits::{k02, k03, k04, k05, k06, k07, k22, k26};
-use evidence::{k32, k33, k34, k35};
+use compaction::k34;
+use evidence::{k32, k33, k35};
 use ids::{k09, k10, k23, k29};
 use leaderless::{k31, k36};
 use recovery::{k08, k14, k15, k20, k21, k24, k25};

@@ -86,7 +86,7 @@ fn versions_and_damage(
 }
 
 /// CRC-32C, bit by bit.
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg()))
     })

@@ -55,7 +55,7 @@ async fn twice(bench: &Bench, api: Api) -> Shown {
     let answer = answers[before..].iter().find(|answer| answer.api == api);
     let answer = answer.ok_or_else(|| Failure::wrong(format!("{what}: not answered")))?;
     let used_on = bench.tap.requests().iter().any(|request| {
-        let later = request.at.saturating_sub(answer.at) > std::time::Duration::from_millis(50);
+        let later = request.at.saturating_duration_since(answer.at) > std::time::Duration::from_millis(50);
         request.connection == answer.connection && later
     });
     holds(!used_on, format!("{what}: the connection was used on"))

@@ -1,11 +1,13 @@
 //! What surrounds the batches of an answer, their order, and what they unpack to.
 
+use std::sync::{Mutex, PoisonError};
+
 use kafka_2pc::record::{Compression, RecordRef};
 use kafka_2pc::wire::batch::BatchBuilder;
 use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
-use super::reading::{Reading, harmless, refused, seal, sound};
+use super::reading::{Reading, harmless, refused, refused_as, refused_bomb, seal, sound};
 use crate::bench::Bench;
 use crate::outcome::{Failure, Shown};
 
@@ -71,47 +73,74 @@ pub(super) async fn l26(bench: &Bench) -> Shown {
     .await
 }
 
-/// Eighty mebibytes of nothing, in some hundred kilobytes.
-fn bomb() -> Result<Vec<u8>, Failure> {
+/// Eighty mebibytes of nothing, in some hundred kilobytes, or some megabytes of snappy. Debug builds take seconds for it, so
+/// it is made once.
+fn bomb(codec: Compression) -> Result<Vec<u8>, Failure> {
+    static MADE: Mutex<Vec<(Compression, Vec<u8>)>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, batch)) = made.iter().find(|(of, _)| *of == codec) {
+        return Ok(batch.clone());
+    }
     let zeros = vec![0; 1 << 20];
     let mut batch = BatchBuilder::new();
     for _ in 0..80 {
         batch.append(&RecordRef::value(&zeros), 0)?;
     }
-    Ok(batch.seal(Compression::Lz4)?.freeze().to_vec())
+    let batch = batch.seal(codec)?.freeze().to_vec();
+    made.push((codec, batch.clone()));
+    Ok(batch)
 }
 
-/// Compressed records that unpack to far more than is allowed, that lie about their size, or whose codec is not ours.
+/// What is said of records that unpack to more than is allowed, to less than there must be, and of those that do not unpack.
+const TOO_MUCH: &str = "decompress to more than";
+const TOO_LITTLE: &str = "cannot hold";
+const MALFORMED: &str = "compressed records cannot be read";
+
+/// Compressed records of every codec that unpack to far more than is allowed, that lie about their size, or that are none; and
+/// a codec that does not exist. Each is refused for what it is: none because its codec were missing.
 pub(super) async fn l27(bench: &Bench) -> Shown {
     let reading = Reading::new(bench).await?;
-    let bomb = bomb()?;
-    refused(bench, &reading, "a bomb", move |batches| *batches = vec![bomb.clone()]).await?;
-    let payloads: [(&str, u8, &[u8]); 9] = [
+    for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+        let (what, bomb) = (format!("a bomb of {codec}"), bomb(codec)?);
+        refused_bomb(bench, &reading, (&what, TOO_MUCH), bomb).await?;
+    }
+    let payloads: [(&str, u8, &[u8], &str); 12] = [
         // A frame of 2^63 bytes by its own word; a block of 2 GiB; a frame that does not begin.
         (
             "lz4 of 2^63 bytes",
             3,
             &[0x04, 0x22, 0x4d, 0x18, 0x68, 0x70, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0],
+            MALFORMED,
         ),
         (
             "a block of lz4 of 2 GiB",
             3,
             &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73, 0xff, 0xff, 0xff, 0x7f, 0],
+            MALFORMED,
         ),
-        ("lz4 that is none", 3, &[0; 40]),
-        ("no lz4", 3, &[]),
-        ("gzip", 1, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0xff]),
-        ("snappy of 4 GiB", 2, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0]),
+        ("lz4 that is none", 3, &[0; 40], MALFORMED),
+        ("no lz4", 3, &[], TOO_LITTLE),
+        ("gzip without its end", 1, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0xff], MALFORMED),
+        ("gzip that is none", 1, &[0; 40], MALFORMED),
+        ("snappy of 4 GiB", 2, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], MALFORMED),
+        ("snappy that is none", 2, &[0x28, 0xff, 0xff, 0xff], MALFORMED),
         (
             "snappy in Java's frames",
             2,
             &[0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x7f, 0xff],
+            MALFORMED,
         ),
-        ("zstd with a window of 2 GiB", 4, &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00]),
-        ("a codec that nobody has", 7, &[0; 9]),
+        (
+            "zstd with a window of 2 GiB",
+            4,
+            &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00],
+            MALFORMED,
+        ),
+        ("zstd that is none", 4, &[0; 40], MALFORMED),
+        ("a codec that nobody has", 7, &[0; 9], "is compressed with"),
     ];
-    for (what, codec, payload) in payloads {
-        refused(bench, &reading, what, move |batches| {
+    for (what, codec, payload, why) in payloads {
+        refused_as(bench, &reading, (what, why), move |batches| {
             batches.truncate(1);
             let batch = &mut batches[0];
             batch[CODEC] |= codec;

@@ -1,6 +1,6 @@
 //! Answers that can be read, and say what can not be.
 
-use kafka_2pc::client::{Client, EndError};
+use kafka_2pc::client::EndError;
 use kafka_2pc::wire::api::Api;
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, ApiVersionsRequest, BrokerId, FetchRequest, FindCoordinatorRequest,
@@ -72,7 +72,7 @@ pub(super) async fn l17(bench: &Bench) -> Shown {
 async fn alive(bench: &Bench, what: &str, arm: impl FnOnce(&Tap)) -> Shown {
     let watch = Watch::begin();
     let client = bench.client()?;
-    let topic = bench.topic(&Client::new(bench.config()?), 1).await?;
+    let topic = bench.topic(&bench.untapped()?, 1).await?;
     arm(&bench.tap);
     equal(what, transaction(bench, &client, &topic, "v").await?, Told::Committed)?;
     bench.tap.clear();
@@ -134,7 +134,7 @@ pub(super) async fn l19(bench: &Bench) -> Shown {
         for code in [-2, 999, i16::MAX, i16::MIN] {
             let (what, watch) = (format!("{code}, {api}"), Watch::begin());
             let client = bench.client_of(bench.config()?.max_block(std::time::Duration::from_secs(2)));
-            let topic = bench.topic(&Client::new(bench.config()?), 1).await?;
+            let topic = bench.topic(&bench.untapped()?, 1).await?;
             bench.refuse(api, code, 1)?;
             let told = transaction(bench, &client, &topic, "first").await?;
             bench.embedded()?.clear_faults();
@@ -228,7 +228,7 @@ pub(super) async fn l21(bench: &Bench) -> Shown {
     // The broker does not understand versions that it does not have: only that the client chooses none of them is shown.
     let before = bench.tap.requests().len();
     let client = bench.client_of(bench.config()?.max_block(std::time::Duration::from_secs(1)));
-    let topic = bench.topic(&Client::new(bench.config()?), 1).await?;
+    let topic = bench.topic(&bench.untapped()?, 1).await?;
     absurd(&bench.tap);
     _ = transaction(bench, &client, &topic, "v").await?;
     bench.tap.clear();
@@ -240,7 +240,7 @@ pub(super) async fn l21(bench: &Bench) -> Shown {
         [("min above max", 9, 3), ("below every version", -9, -3), ("far above", 900, 901)]
     {
         let client = bench.client_of(bench.config()?.max_block(std::time::Duration::from_secs(2)));
-        let topic = bench.topic(&Client::new(bench.config()?), 1).await?;
+        let topic = bench.topic(&bench.untapped()?, 1).await?;
         bench.tap.rewrite::<ApiVersionsRequest>(u32::MAX, move |answer| {
             for range in answer.api_keys.iter_mut().filter(|r| r.api_key == Api::Produce.key()) {
                 (range.min_version, range.max_version) = (min, max);

@@ -46,7 +46,7 @@ pub(super) async fn not_believed(bench: &Bench, what: &str, api: Api, arm: impl 
     )?;
     // What crossed the answer on its way may come right behind it.
     let used_on = later().any(|request| {
-        let soon = request.at.saturating_sub(hostile.at) < Duration::from_millis(50);
+        let soon = request.at.saturating_duration_since(hostile.at) < Duration::from_millis(50);
         request.connection == hostile.connection && (request.api == api || !soon)
     });
     holds(!used_on, format!("{what}: the connection was used on after the answer to {api}"))
@@ -89,7 +89,7 @@ pub(super) async fn survived_by(
     client: Client,
     arm: impl FnOnce(&Tap),
 ) -> Result<(usize, Told), Failure> {
-    let topic = bench.topic(&Client::new(bench.config()?), 1).await?;
+    let topic = bench.topic(&bench.untapped()?, 1).await?;
     let before = bench.tap.answers().len();
     let watch = Watch::begin();
     arm(&bench.tap);

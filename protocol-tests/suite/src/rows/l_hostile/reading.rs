@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use kafka_2pc::client::{Client, Isolation, Start, Topic};
+use kafka_2pc::client::{Isolation, Start, Topic};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc::wire::api::Api;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
@@ -26,7 +26,7 @@ const EXPECTED: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 impl Reading {
     pub(super) async fn new(bench: &Bench) -> Result<Self, Failure> {
-        let client = Client::new(bench.config()?);
+        let client = bench.untapped()?;
         let topic = bench.topic(&client, 1).await?;
         let producer = within(client.transactional_producer(bench.id("hostile")).init()).await??;
         let mut first = producer.begin();
@@ -48,9 +48,37 @@ pub(super) async fn refused(
     what: &str,
     change: impl FnMut(&mut Vec<Vec<u8>>) + Send + 'static,
 ) -> Shown {
+    refused_as(bench, reading, (what, ""), change).await
+}
+
+/// The same, for a reason that is told.
+pub(super) async fn refused_as(
+    bench: &Bench,
+    reading: &Reading,
+    (what, why): (&str, &str),
+    change: impl FnMut(&mut Vec<Vec<u8>>) + Send + 'static,
+) -> Shown {
     let errors = read(bench, reading, what, |tap| batches(tap, change)).await?;
+    told(what, why, &errors)
+}
+
+fn told(what: &str, why: &str, errors: &[String]) -> Shown {
     equal(&format!("{what}: errors"), errors.len(), 1)?;
-    holds(errors[0].contains("can't be read"), format!("{what}: {}", errors[0]))
+    holds(errors[0].contains("can't be read") && errors[0].contains(why), format!("{what}: {}", errors[0]))
+}
+
+/// The same of one batch that unpacks to more than is allowed. What is allowed is as much memory as may be used at all; the
+/// batch itself, which the bench hands on in several copies, comes on top.
+pub(super) async fn refused_bomb(
+    bench: &Bench,
+    reading: &Reading,
+    (what, why): (&str, &str),
+    bomb: Vec<u8>,
+) -> Shown {
+    let beside = bomb.len() * 8 + (4 << 20);
+    let arm = |tap: &Tap| batches(tap, move |batches| *batches = vec![bomb.clone()]);
+    let errors = read_beside(bench, reading, (what, beside), arm).await?;
+    told(what, why, &errors)
 }
 
 /// As [`refused`], or as good: everything comes once and in order in any case.
@@ -105,12 +133,21 @@ async fn read(
     what: &str,
     arm: impl FnOnce(&Tap),
 ) -> Result<Vec<String>, Failure> {
+    read_beside(bench, reading, (what, 0), arm).await
+}
+
+async fn read_beside(
+    bench: &Bench,
+    reading: &Reading,
+    (what, beside): (&str, usize),
+    arm: impl FnOnce(&Tap),
+) -> Result<Vec<String>, Failure> {
     let mut consumer = bench.client()?.consumer().isolation(Isolation::Committed).max_wait(WAIT).build();
     let place = TopicPartition::new(reading.topic.name().clone(), 0);
     consumer.assign([(place.clone(), Start::Beginning)]);
     let end = within(consumer.end_offsets(Isolation::Committed)).await??[&place];
     let (mut values, mut errors) = (Vec::new(), Vec::new());
-    let watch = Watch::begin();
+    let watch = Watch::beside(beside);
     arm(&bench.tap);
     within(async {
         while consumer.position(&place).is_none_or(|at| at < end) && errors.len() < 5 {

@@ -16,10 +16,17 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Watch {
     panics: u64,
     resident_kib: Option<u64>,
+    more_kib: u64,
 }
 
 impl Watch {
     pub(super) fn begin() -> Self {
+        Self::beside(0)
+    }
+
+    /// The same where so many bytes are needed for what has nothing to do with it.
+    pub(super) fn beside(bytes: usize) -> Self {
+        let more_kib = MORE_KIB + u64::try_from(bytes / 1024).unwrap_or(0);
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -31,14 +38,14 @@ impl Watch {
         });
         // From here on the peak counts; where there is no such file, memory is not watched.
         _ = fs::write("/proc/self/clear_refs", "5");
-        Self { panics: PANICS.load(Ordering::Relaxed), resident_kib: kib("VmRSS:") }
+        Self { panics: PANICS.load(Ordering::Relaxed), resident_kib: kib("VmRSS:"), more_kib }
     }
 
     pub(super) fn end(&self, what: &str) -> Shown {
         equal(&format!("{what}: panics"), PANICS.load(Ordering::Relaxed) - self.panics, 0)?;
         let (Some(before), Some(peak)) = (self.resident_kib, kib("VmHWM:")) else { return Ok(()) };
         let more = peak.saturating_sub(before);
-        holds(more <= MORE_KIB, format!("{what}: {more} KiB more memory than before"))
+        holds(more <= self.more_kib, format!("{what}: {more} KiB more memory than before"))
     }
 }
 
