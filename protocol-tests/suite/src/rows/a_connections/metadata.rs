@@ -92,19 +92,17 @@ pub(super) async fn a23(bench: &Bench) -> Shown {
 
 async fn false_epoch(bench: &Bench, what: &'static str) -> Shown {
     let client = bench.client_of(bench.config()?.request_timeout(Duration::from_secs(2)));
-    let topic = bench.topic(&client, 1).await?;
+    let topic = bench.topic(&bench.untapped()?, 1).await?;
     let at = TopicPartition::new(topic.name().clone(), 0);
     let (leader, _) = bench.leader(&at).await?;
     let id = loop {
-        // The dead one must be of no other use.
+        // The one that dies must be of no other use.
         let id = bench.id("a23");
         if bench.coordinator(&id).await? == leader {
             break id;
         }
     };
     let other = (1..=3).find(|node| *node != leader).unwrap_or_default();
-    let mut transaction = bench.init(&client, &id).await?.begin();
-    bench.write(&mut transaction, &topic, 0, &["1"]).await?;
     let named = match what {
         "no broker" => 99,
         "nobody" => -1,
@@ -113,31 +111,38 @@ async fn false_epoch(bench: &Bench, what: &'static str) -> Shown {
     if what == "a dead broker" {
         bench.kill_node(other).await?;
     }
+    mislead(bench, named);
+    let topic = within(client.topic(topic.name())).await??;
+    equal("false answers that were not told", bench.tap.to_come(), 0)?;
+    let mut transaction = bench.init(&client, &id).await?.begin();
+    bench.write(&mut transaction, &topic, 0, &["1"]).await?;
+    bench.step("commit", within(transaction.commit()).await?)?;
+    // A reader has its own knowledge, and is misled by its own first answer.
+    mislead(bench, named);
+    let mut consumer = client.consumer().isolation(Isolation::Committed).build();
+    consumer.assign([(at.clone(), Start::Beginning)]);
+    let read = async {
+        while consumer.poll(Duration::from_millis(20)).await?.is_empty() {}
+        Ok::<_, Failure>(())
+    };
+    within(read).await??;
+    equal("false answers that were not told", bench.tap.to_come(), 0)?;
+    if what == "a dead broker" {
+        bench.start_node(other).await?;
+    }
+    equal("committed", bench.committed(&topic).await?, ["1"])
+}
+
+/// The next answer about a topic names this leader, of an epoch that is too high.
+fn mislead(bench: &Bench, leader: i32) {
     bench.tap.rewrite::<MetadataRequest>(1, move |answer| {
         let partitions = answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
         let told = partitions.map(|partition| {
-            partition.leader_id = named.into();
+            partition.leader_id = leader.into();
             partition.leader_epoch = FALSE_EPOCH;
         });
         told.count() > 0
     });
-    within(client.topic(topic.name())).await??;
-    equal("false answers that were not told", bench.tap.to_come(), 0)?;
-    // A reader is misled as a writer is.
-    let reading = async {
-        let mut consumer = client.consumer().isolation(Isolation::Uncommitted).build();
-        consumer.assign([(at.clone(), Start::Beginning)]);
-        while within(consumer.poll(Duration::from_millis(20))).await??.is_empty() {}
-        Ok::<_, Failure>(())
-    };
-    let (read, written) = tokio::join!(reading, bench.write(&mut transaction, &topic, 0, &["2"]));
-    read?;
-    written?;
-    bench.step("commit", within(transaction.commit()).await?)?;
-    if what == "a dead broker" {
-        bench.start_node(other).await?;
-    }
-    equal("committed", bench.committed(&topic).await?, ["1", "2"])
 }
 
 /// A topic that is missing in some answers while a transaction is open is waited for.
@@ -271,7 +276,8 @@ fn tell_of_the_old(bench: &Bench, topic: &Topic) -> Shown {
     Ok(())
 }
 
-/// Nobody could tell before the transaction was prepared and committed: then the settled check does.
+/// Nobody could tell before the transaction was prepared and committed: then the settled check does. On V2 leaders refuse what
+/// went astray, for its sequence does not begin with 0; on V1 they take it.
 async fn gone(bench: &Bench, client: &Client, transaction: Transaction) -> Shown {
     let prepared = within(transaction.prepare()).await?;
     bench.tap.clear();
