@@ -283,12 +283,17 @@ pub(crate) async fn identity_for(
     next: Next,
 ) -> Result<(Identity, TransactionVersion), Cause> {
     let level = |node| async move { shared.router.transaction_version(node).await };
+    // The level is asked for beside the identity, and again behind it only if that took long.
+    let claimed = |claim| async move {
+        let ahead = async { Some(level(find(shared).await.ok()?).await) };
+        futures::future::join(acquire(shared, claim), ahead).await.0
+    };
     let identity = match next {
         Next::Fresh(identity) | Next::Returned(identity) => identity,
-        Next::Bare => acquire(shared, Claim::TakeOver).await?,
-        Next::Vacant => acquire(shared, Claim::Vacant).await?,
+        Next::Bare => claimed(Claim::TakeOver).await?,
+        Next::Vacant => claimed(Claim::Vacant).await?,
         Next::Used(own) if cfg!(planted_bug = "reuse-the-epoch") => own,
-        Next::Used(own) => acquire(shared, Claim::Renew(own)).await?,
+        Next::Used(own) => claimed(Claim::Renew(own)).await?,
     };
     let mut backoff =
         crate::proto::backoff::Backoff::new(Duration::from_millis(20), Duration::from_secs(1), Clock::seed());
