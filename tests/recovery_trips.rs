@@ -170,18 +170,18 @@ async fn within_trips(profile: Profile, left: Left, ready: f64, visible: f64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_start_looks_and_begins() {
-    within_trips(Profile::kafka_4_4(), Left::Nothing, 99.0, 99.0).await;
-    within_trips(Profile::kafka_4_4_v1(), Left::Nothing, 99.0, 99.0).await;
+    within_trips(Profile::kafka_4_4(), Left::Nothing, 4.0, 13.0).await;
+    within_trips(Profile::kafka_4_4_v1(), Left::Nothing, 4.0, 14.0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_commits_what_was_prepared() {
-    within_trips(Profile::kafka_4_4(), Left::Prepared, 99.0, 99.0).await;
-    within_trips(Profile::kafka_4_4_v1(), Left::Prepared, 99.0, 99.0).await;
+    within_trips(Profile::kafka_4_4(), Left::Prepared, 9.0, 17.0).await;
+    within_trips(Profile::kafka_4_4_v1(), Left::Prepared, 9.0, 18.0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_aborts_what_was_open() {
-    within_trips(Profile::kafka_4_4(), Left::Open, 99.0, 99.0).await;
-    within_trips(Profile::kafka_4_4_v1(), Left::Open, 99.0, 99.0).await;
+    within_trips(Profile::kafka_4_4(), Left::Open, 9.5, 17.5).await;
+    within_trips(Profile::kafka_4_4_v1(), Left::Open, 9.5, 18.5).await;
 }

@@ -217,12 +217,13 @@ impl Client {
         self.router.open_ahead(leaders, Purpose::Data);
     }
 
-    /// Looks up the coordinators of ids that are going to be used.
+    /// Looks up the coordinators of ids that are going to be used, and opens what their commits are sent over.
     pub(crate) fn find_ahead(&self, ids: Vec<TransactionalId>) -> Background<()> {
         let router = Arc::clone(&self.router);
         Background::start(async move {
             // Whoever needs one that is not found asks for it himself.
-            _ = futures::future::join_all(ids.iter().map(|id| router.coordinator(id))).await;
+            let found = futures::future::join_all(ids.iter().map(|id| router.coordinator(id))).await;
+            router.open_ahead(found.into_iter().filter_map(|f| f.ok()?.ok()), Purpose::Commit(0));
         })
     }
 
