@@ -1,6 +1,6 @@
 //! What a consumer fetches before it is asked for it: how much, what becomes of it, and whom it holds up.
 #![cfg(feature = "broker")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod kit;
 
