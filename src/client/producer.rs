@@ -1,11 +1,15 @@
 //! A producer between its transactions.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Either, select},
+};
 
 use super::{
     calls,
@@ -283,10 +287,13 @@ pub(crate) async fn identity_for(
     next: Next,
 ) -> Result<(Identity, TransactionVersion), Cause> {
     let level = |node| async move { shared.router.transaction_version(node).await };
-    // The level is asked for beside the identity, and again behind it only if that took long.
+    // The level is asked for beside the identity, and behind it only if that took long. Nobody waits for the former.
     let claimed = |claim| async move {
-        let ahead = async { Some(level(find(shared).await.ok()?).await) };
-        futures::future::join(acquire(shared, claim), ahead).await.0
+        let ahead = pin!(async { Some(level(find(shared).await.ok()?).await) });
+        match select(pin!(acquire(shared, claim)), ahead).await {
+            Either::Left((identity, _)) => identity,
+            Either::Right((_, acquiring)) => acquiring.await,
+        }
     };
     let identity = match next {
         Next::Fresh(identity) | Next::Returned(identity) => identity,

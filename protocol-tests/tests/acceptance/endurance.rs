@@ -25,7 +25,7 @@ const SAMPLE: Duration = Duration::from_millis(200);
 /// Memory of the last third may be so much more than that of the first, in percent, and so many bytes for what a small process
 /// is uncertain about.
 const GROWTH_PERCENT: u64 = 10;
-const GROWTH_BYTES: u64 = 8 << 20;
+const GROWTH_BYTES: u64 = 4 << 20;
 /// Beyond what a pool of 4 ever needs.
 const MOST_IDS: usize = 8;
 
