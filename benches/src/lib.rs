@@ -1,5 +1,6 @@
 //! What the bench programs share: options, workloads, and how they measure.
 
+pub mod cluster;
 pub mod codec;
 pub mod measure;
 pub mod null;

@@ -123,6 +123,11 @@ impl Guarded {
         }
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it ended, if it did.
     pub(crate) fn exit(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()

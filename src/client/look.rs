@@ -1,6 +1,10 @@
 //! Questions that several machines ask, answered in their words.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -13,7 +17,7 @@ use crate::{
         BrokerSetting, DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts,
     },
     ids::{NodeId, ProducerId, TopicName, TopicPartition, TransactionalId},
-    net::{CallError, Clock},
+    net::{Background, CallError, Clock},
     proto::{
         backoff::Backoff,
         recovery::{ListedTransaction, OpenProducer},
@@ -146,12 +150,16 @@ impl Client {
     pub(crate) async fn transaction_level(&self) -> Result<i16, ClientError> {
         let deadline = self.clock().now().after(self.router.config.max_block);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed());
+        let mut known = !self.router.nodes().is_empty();
         loop {
-            self.router.metadata_in_time().await?;
+            if !known {
+                self.router.metadata_in_time().await?;
+            }
             match self.router.any_profile().await {
                 Ok(profile) => return Ok(profile.transaction_version.level()),
                 Err(error) if self.clock().now() >= deadline => return Err(error),
-                Err(_) => {}
+                // Brokers may be elsewhere by now.
+                Err(_) => known = false,
             }
             tokio::time::sleep(backoff.next_wait()).await;
         }
@@ -160,7 +168,9 @@ impl Client {
     /// Every broker's transactions that match one of the patterns, and how many brokers did not tell.
     pub(crate) async fn list_for_recovery(&self, patterns: &[String]) -> (Vec<ListedTransaction>, usize) {
         // Without fresh metadata a broker that came back is not asked.
-        _ = self.router.metadata(Some(Vec::new())).await;
+        if self.router.is_cluster_stale() {
+            _ = self.router.metadata(Some(Vec::new())).await;
+        }
         let pattern = patterns.iter().map(|p| format!("({p})")).collect::<Vec<_>>().join("|");
         let asked = self.router.nodes().into_iter().map(|node| self.list_one(node, &pattern));
         let mut listed = Vec::new();
@@ -204,6 +214,22 @@ impl Client {
         None
     }
 
+    /// Opens what the first records on these partitions are sent over.
+    pub(crate) fn open_ahead(&self, partitions: &[TopicPartition]) {
+        let leaders: BTreeSet<NodeId> = partitions.iter().filter_map(|p| self.router.leader(p)).collect();
+        self.router.open_ahead(leaders, Purpose::Data);
+    }
+
+    /// Looks up the coordinators of ids that are going to be used, and opens what their commits are sent over.
+    pub(crate) fn find_ahead(&self, ids: Vec<TransactionalId>) -> Background<()> {
+        let router = Arc::clone(&self.router);
+        Background::start(async move {
+            // Whoever needs one that is not found asks for it himself.
+            let found = futures::future::join_all(ids.iter().map(|id| router.coordinator(id))).await;
+            router.open_ahead(found.into_iter().filter_map(|f| f.ok()?.ok()), Purpose::Commit(0));
+        })
+    }
+
     /// The longest `transaction.timeout.ms` that the brokers allow; `None` if they do not tell.
     pub(crate) async fn transaction_timeout_limit(&self) -> Option<Duration> {
         let asked = self.router.nodes().into_iter().map(|node| async move {
@@ -234,8 +260,11 @@ impl Client {
     pub(crate) async fn open_producers(&self, asked: &[TopicPartition]) -> Option<Vec<OpenProducer>> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1), Clock::seed());
         let deadline = self.clock().now().after(OPEN_PATIENCE);
+        let mut known = asked.iter().all(|p| !self.router.is_stale(&p.topic));
         while self.clock().now() < deadline {
-            _ = partitions(&self.router, asked).await;
+            if !std::mem::take(&mut known) {
+                _ = partitions(&self.router, asked).await;
+            }
             let answers = producers(&self.router, asked).await;
             let whole: Option<Vec<_>> = answers.into_iter().collect();
             let whole = whole.filter(|all| all.iter().all(|a| a.code.is_none()));

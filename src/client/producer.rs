@@ -1,11 +1,15 @@
 //! A producer between its transactions.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Either, select},
+};
 
 use super::{
     calls,
@@ -283,12 +287,20 @@ pub(crate) async fn identity_for(
     next: Next,
 ) -> Result<(Identity, TransactionVersion), Cause> {
     let level = |node| async move { shared.router.transaction_version(node).await };
+    // The level is asked for beside the identity, and behind it only if that took long. Nobody waits for the former.
+    let claimed = |claim| async move {
+        let ahead = pin!(async { Some(level(find(shared).await.ok()?).await) });
+        match select(pin!(acquire(shared, claim)), ahead).await {
+            Either::Left((identity, _)) => identity,
+            Either::Right((_, acquiring)) => acquiring.await,
+        }
+    };
     let identity = match next {
         Next::Fresh(identity) | Next::Returned(identity) => identity,
-        Next::Bare => acquire(shared, Claim::TakeOver).await?,
-        Next::Vacant => acquire(shared, Claim::Vacant).await?,
+        Next::Bare => claimed(Claim::TakeOver).await?,
+        Next::Vacant => claimed(Claim::Vacant).await?,
         Next::Used(own) if cfg!(planted_bug = "reuse-the-epoch") => own,
-        Next::Used(own) => acquire(shared, Claim::Renew(own)).await?,
+        Next::Used(own) => claimed(Claim::Renew(own)).await?,
     };
     let mut backoff =
         crate::proto::backoff::Backoff::new(Duration::from_millis(20), Duration::from_secs(1), Clock::seed());

@@ -227,7 +227,7 @@ impl Driver {
                 if self.node.take().is_some() {
                     router.forget_coordinator(&committable.transactional_id);
                 }
-                find(router, committable).boxed()
+                find(router, committable, self.purpose).boxed()
             }
             ResumeEffect::ReadFeatureLevel => level(router, node).boxed(),
             ResumeEffect::Describe => describe(router, committable, place).boxed(),
@@ -277,7 +277,7 @@ fn warn(committable: &Committable, alarm: Alarm) {
     }
 }
 
-async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
+async fn find(router: Arc<Router>, committable: Arc<Committable>, purpose: Purpose) -> Learned {
     if router.cluster_id().is_none() {
         // No broker that can't be reached now is a stranger.
         _ = router.metadata(Some(Vec::new())).await;
@@ -288,6 +288,8 @@ async fn find(router: Arc<Router>, committable: Arc<Committable>) -> Learned {
     }
     match router.coordinator(&committable.transactional_id).await {
         Ok(Ok(node)) => {
+            // What is looked at before the end takes as long as a handshake.
+            router.open_ahead([node], purpose);
             Learned { node: Some(node), ..ResumeInput::Coordinator(FindCoordinatorVerdict::Found).into() }
         }
         Ok(Err(e)) => ResumeInput::Coordinator(e.verdict).into(),

@@ -61,13 +61,32 @@ type Address = (Arc<str>, u16);
 struct State {
     cluster: Cluster,
     health: Health<Address>,
-    /// When a topic's metadata was told last.
+    /// When a topic's metadata was told last, and the brokers.
     topics_at: HashMap<TopicName, Moment>,
+    brokers_at: Option<Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
     profiles: HashMap<NodeId, (Moment, BrokerProfile)>,
     lookups: HashMap<CoordinatorKey, watch::Receiver<Option<Found>>>,
     next_bootstrap: usize,
     next_node: usize,
+}
+
+impl State {
+    /// A connection to a bootstrap server is one to the broker that is said to be at its address: no second one is opened.
+    fn adopt(&mut self, bootstrap: &[Address]) {
+        let nodes: Vec<NodeId> = self.cluster.nodes().collect();
+        for (index, server) in bootstrap.iter().enumerate() {
+            let at_it = |node: &NodeId| self.cluster.address(*node).as_ref() == Some(server);
+            let Some(node) = nodes.iter().copied().find(at_it) else { continue };
+            let [from, to] = [Place::Bootstrap(index), Place::Node(node)].map(|p| (p, Purpose::Control));
+            if self.connections.contains_key(&to) {
+                continue;
+            }
+            if let Some(slot) = self.connections.remove(&from) {
+                self.connections.insert(to, slot);
+            }
+        }
+    }
 }
 
 /// What a lookup of a coordinator ends with.
@@ -135,6 +154,12 @@ impl Router {
         self.state().topics_at.get(name).is_none_or(|told| now.since(*told) >= FRESH)
     }
 
+    /// True when what is known of the brokers is older than a moment.
+    pub(crate) fn is_cluster_stale(&self) -> bool {
+        let now = self.clock.now();
+        self.state().brokers_at.is_none_or(|told| now.since(told) >= FRESH)
+    }
+
     /// How many partitions a topic has, as far as is known.
     pub(crate) fn partitions(&self, name: &TopicName) -> usize {
         self.state().cluster.partitions(name)
@@ -185,6 +210,14 @@ impl Router {
         let mut state = self.state();
         let address = state.cluster.address(node)?;
         Some(self.open(&mut state, (Place::Node(node), purpose), address))
+    }
+
+    /// Opens connections that will be asked for soon.
+    pub(crate) fn open_ahead(&self, nodes: impl IntoIterator<Item = NodeId>, purpose: Purpose) {
+        for node in nodes {
+            // Nothing is known of a broker that left in the meantime, and nothing need be.
+            _ = self.connection(node, purpose);
+        }
     }
 
     fn open(&self, state: &mut State, key: (Place, Purpose), address: Address) -> Connection {
@@ -328,6 +361,8 @@ impl Router {
         let brokers = answer.brokers.iter().map(|b| (b.node, Arc::clone(&b.host), b.port));
         let mut state = self.state();
         state.cluster.learn_brokers(answer.cluster_id.clone(), brokers)?;
+        state.brokers_at = Some(asked);
+        state.adopt(&self.config.bootstrap);
         for topic in &answer.topics {
             learn_topic(&mut state.cluster, topic);
             state.topics_at.insert(topic.name.clone(), asked);

@@ -109,6 +109,9 @@ pub enum Effect {
     Done(Result<Identity, Cause>),
 }
 
+/// An abort that InitProducerId has begun is mostly over by then.
+const FIRST_WAIT: Duration = Duration::from_millis(2);
+
 /// A human is told when it has taken this long, and each time that it has taken twice as long as before.
 const LONG: Duration = Duration::from_secs(5);
 
@@ -140,7 +143,7 @@ impl Initialize {
             lost: false,
             wait: None,
             deadline: now.after(patience),
-            backoff: Backoff::new(Duration::from_millis(10), Duration::from_secs(1), seed),
+            backoff: Backoff::new(FIRST_WAIT, Duration::from_secs(1), seed),
             last: "no answer yet".into(),
             done: false,
             effects: VecDeque::new(),

@@ -3,7 +3,7 @@
 //! ```text
 //! Commit     what the restored checkpoint lists, by EndTxn alone: an InitProducerId on such an id would abort it
 //! List       the ids of our prefixes, from every broker; ids that may be in use one by one where a broker is silent
-//! Look       for open transactions on the sink's partitions
+//! Look       for open transactions on the sink's partitions, at the same time
 //! Describe   every id that is not simply done, or whose last commit the checkpoint may not know
 //!            (committed, and not known: the checkpoint is not the newest; nothing is fenced)
 //! Fence      the leftovers: open, ours, and named by no committable
@@ -69,6 +69,8 @@ pub struct Recovery {
     /// The ids that are ours, with what the listing says of them.
     ours: BTreeMap<TransactionalId, Option<CoordinatorState>>,
     producer_ids: BTreeMap<TransactionalId, ProducerId>,
+    /// What a look has shown that came before the ids were known.
+    early: Option<Option<Vec<OpenProducer>>>,
     open: Vec<OpenProducer>,
     recovered: Recovered,
     /// How often leftovers were fenced, and those that are to be settled.
@@ -90,6 +92,7 @@ impl Recovery {
             state: State::Committing(ids),
             ours: BTreeMap::new(),
             producer_ids: BTreeMap::new(),
+            early: None,
             open: Vec::new(),
             recovered: Recovered { retired, ..Recovered::default() },
             fences: 0,
@@ -128,6 +131,9 @@ impl Recovery {
             (State::Probing(probe, ids), RecoveryInput::Described(all)) if ids.len() == all.len() => {
                 let (probe, ids) = (probe.clone(), ids.clone());
                 self.probed(probe, ids.into_iter().zip(all).collect());
+            }
+            (State::Listing | State::Probing(..), RecoveryInput::Open(open)) if self.early.is_none() => {
+                self.early = Some(open);
             }
             (State::Looking, RecoveryInput::Open(open)) => self.looked(open),
             (State::Confirming { done, leftovers }, RecoveryInput::Open(open)) => {
@@ -178,6 +184,9 @@ impl Recovery {
     fn list(&mut self) {
         let patterns = self.prefixes().map(IdPrefix::pattern).collect::<BTreeSet<_>>().into_iter().collect();
         self.effects.push_back(RecoveryEffect::List { patterns });
+        // Neither hides anything from the other: what is open and turns out to be done is looked at once more, and what is
+        // not done is described.
+        self.effects.push_back(RecoveryEffect::LookForOpen);
         self.state = State::Listing;
     }
 
@@ -237,9 +246,12 @@ impl Recovery {
         self.probe(probe.after(&known));
     }
 
+    /// The ids are known; what is open perhaps not yet.
     fn look(&mut self) {
-        self.effects.push_back(RecoveryEffect::LookForOpen);
-        self.state = State::Looking;
+        match self.early.take() {
+            Some(open) => self.looked(open),
+            None => self.state = State::Looking,
+        }
     }
 
     fn looked(&mut self, open: Option<Vec<OpenProducer>>) {

@@ -507,13 +507,10 @@ fn where_a_broker_does_not_list_ids_are_asked_for_one_by_one() {
     let silent = RecoveryInput::Listed { transactions: vec![], silent_brokers: 1, hidden: vec![] };
     recovery.handle(Moment(0), silent).unwrap();
     let mut rounds = 0;
-    loop {
-        let effect = recovery.poll_effect().unwrap();
+    while let Some(effect) = recovery.poll_effect() {
         if let RecoveryEffect::Describe(ids) = &effect {
             rounds += 1;
             recovery.handle(Moment(0), known(ids)).unwrap();
-        } else if effect == RecoveryEffect::LookForOpen {
-            break;
         }
     }
     // Slots, a second round behind the find, and the next subtask of a larger run.
@@ -529,6 +526,41 @@ fn where_a_broker_does_not_list_ids_are_asked_for_one_by_one() {
     );
     assert_eq!(result(&recovery).aborted, ids(&["job-0-1"]));
     assert_eq!(result(&recovery).blind, [Blindness::SilentBrokers(1)]);
+}
+
+#[test]
+fn a_look_that_comes_before_the_list_is_worth_the_same() {
+    use CoordinatorState as S;
+    let facts = |silent_brokers| {
+        let transactions = vec![listed("job-0-0", 1, S::CompleteCommit), listed("job-0-1", 2, S::Ongoing)];
+        (
+            RecoveryInput::Listed { transactions, silent_brokers, hidden: vec![] },
+            RecoveryInput::Open(Some(vec![open(1, 3), open(2, 3)])),
+        )
+    };
+    for silent in [0, 1] {
+        let results = [true, false].map(|list_first| {
+            let mut recovery = Recovery::new(restored(vec![]));
+            let (list, look) = facts(silent);
+            let mut first = if list_first { vec![list, look.clone()] } else { vec![look.clone(), list] };
+            if silent > 0 {
+                first.push(RecoveryInput::Described(vec![Described::NotFound; 16]));
+            }
+            run(&mut recovery, first);
+            let described = vec![view(S::CompleteCommit, 1, 4), view(S::Ongoing, 2, 3)];
+            let again = run(&mut recovery, vec![RecoveryInput::Described(described), look]);
+            assert_eq!(again[0], RecoveryEffect::LookForOpen, "what is done and open is looked at once more");
+            let settled = RecoveryInput::Settled(vec![Ok(Settled::default())]);
+            run(&mut recovery, vec![RecoveryInput::Fenced(vec![FenceAnswer::Fenced]), settled]);
+            result(&recovery).clone()
+        });
+        assert_eq!(results[0], results[1]);
+        assert_eq!((results[0].retired.len(), &results[0].aborted), (1, &ids(&["job-0-1"])));
+    }
+    // One look was asked for.
+    let mut recovery = Recovery::new(restored(vec![]));
+    run(&mut recovery, vec![facts(0).1]);
+    assert_eq!(recovery.handle(Moment(0), facts(0).1), Err(Misuse));
 }
 
 #[path = "recovery/fencing_tests.rs"]

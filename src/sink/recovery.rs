@@ -4,6 +4,8 @@ mod driver;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use futures::future::join;
+
 use self::driver::Driver;
 use super::{
     committer::{Committed, Committer},
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError, Resumed, Topic},
-    ids::TransactionalId,
+    ids::{TopicPartition, TransactionalId},
     proto::{
         committable::Committable,
         naming::NamingError,
@@ -206,6 +208,24 @@ impl Sink {
         }
     }
 
+    fn partitions(&self) -> Vec<TopicPartition> {
+        let all = self.topics.iter().flat_map(|t| {
+            (0..t.partitions()).map(|partition| TopicPartition { topic: t.name().clone(), partition })
+        });
+        all.collect()
+    }
+
+    /// The id that a writer will begin with if recovery finds nothing that speaks against it.
+    fn first_id(&self, writer: &WriterState, state: &SinkState) -> Option<TransactionalId> {
+        let mut pool = Pool::restore(writer, self.config.slots);
+        for (committable, _) in &state.committables {
+            if let Some(slot) = pool.slot(&committable.transactional_id) {
+                pool.adopt(slot, SlotState::Prepared(state.checkpoint));
+            }
+        }
+        pool.take(state.checkpoint + 1).ok().map(|slot| pool.id(slot))
+    }
+
     async fn recover_writers(
         &self,
         writers: Vec<WriterState>,
@@ -214,7 +234,10 @@ impl Sink {
     ) -> Result<(Vec<SinkWriter>, RecoveryReport), RecoverError> {
         self.config.validate()?;
         let level = self.client.transaction_level().await?;
-        self.check_timeout().await?;
+        self.client.open_ahead(&self.partitions());
+        // Those of the first records, most likely.
+        let _ahead =
+            self.client.find_ahead(writers.iter().filter_map(|w| self.first_id(w, &state)).collect());
         let restored = Restored {
             committables: state.committables.clone(),
             writers: writers.clone(),
@@ -222,7 +245,7 @@ impl Sink {
             orphans: self.orphans(&state),
             level,
         };
-        let driver = Driver {
+        let mut driver = Driver {
             sink: self,
             writers: &writers,
             observer,
@@ -230,7 +253,12 @@ impl Sink {
             lost: Vec::new(),
             failed: Vec::new(),
         };
-        let (recovered, driver) = driver.run(Recovery::new(restored)).await?;
+        let mut machine = Recovery::new(restored);
+        // Nothing is fenced before both are done.
+        let (checked, stepped) = join(self.check_timeout(), driver.step(&mut machine)).await;
+        checked?;
+        stepped?;
+        let (recovered, driver) = driver.run(machine).await?;
         let (resumed, lost) = (driver.resumed, driver.lost);
         let writer = |(index, writer): (usize, &WriterState)| {
             let own = recovered.of_writer(&writers, index);

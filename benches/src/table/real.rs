@@ -1,13 +1,10 @@
 //! The rows that need a real Kafka: records a second, commits a second, and the sink as a job.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use kafka_2pc_bench_child::{Job, Outcome, Workload};
+use kafka_2pc_benches::cluster::{Cluster, kafka_cluster};
 
 use crate::{
     options::Options,
@@ -17,53 +14,8 @@ use crate::{
     scenario::Contender,
 };
 
-/// A cluster that ends with this handle.
-struct Cluster {
-    process: Option<Child>,
-    bootstrap: String,
-}
-
-/// One of our programs, beside this one or in the debug build.
-fn kafka_cluster() -> Result<PathBuf> {
-    let here = std::env::current_exe()?;
-    let folder = here.parent().context("this program is in no folder")?;
-    let places = [folder.join("kafka-cluster"), folder.join("../debug/kafka-cluster")];
-    let found = places.into_iter().chain(std::env::var_os("KAFKA_CLUSTER").map(PathBuf::from));
-    found
-        .into_iter()
-        .find(|path| path.is_file())
-        .context("kafka-cluster is not built (KAFKA_CLUSTER names it)")
-}
-
-impl Cluster {
-    fn start(real: &str) -> Result<Self> {
-        if real != "start" {
-            return Ok(Self { process: None, bootstrap: real.to_owned() });
-        }
-        let mut process = Command::new(kafka_cluster()?)
-            .args(["up", "--topic", "bench-1:1", "--topic", "bench-12:12"])
-            // It ends when this pipe closes.
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdout = process.stdout.take().context("no pipe to kafka-cluster")?;
-        let mut cluster = Self { process: Some(process), bootstrap: String::new() };
-        BufReader::new(stdout).read_line(&mut cluster.bootstrap)?;
-        cluster.bootstrap.truncate(cluster.bootstrap.trim_end().len());
-        ensure!(!cluster.bootstrap.is_empty(), "kafka-cluster did not start");
-        Ok(cluster)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            drop(process.stdin.take());
-            // It fails only if it is gone.
-            _ = process.wait();
-        }
-    }
-}
+/// What the rows write to.
+const TOPICS: [&str; 4] = ["--topic", "bench-1:1", "--topic", "bench-12:12"];
 
 /// Rows on real Kafka, or why they are missing.
 pub(crate) fn rows(options: &Options, programs: &Programs) -> Vec<Row> {
@@ -75,7 +27,7 @@ pub(crate) fn rows(options: &Options, programs: &Programs) -> Vec<Row> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let cluster = match Cluster::start(real) {
+    let cluster = match Cluster::start(real, &TOPICS) {
         Ok(cluster) => cluster,
         Err(error) => return missing(&format!("{error:#}")),
     };

@@ -119,6 +119,11 @@ impl Running {
         self.process.cont().map_err(ProgramError::io("continue the program"))
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What it printed so far, both streams.
     pub fn output(&self) -> String {
         format!("{}{}", self.text("out"), self.text("err"))

@@ -5,6 +5,7 @@ mod codecs;
 mod committables;
 mod common_issues;
 mod crash_points;
+mod endurance;
 mod input;
 mod job;
 mod keyed;
@@ -42,5 +43,6 @@ fn main() -> ExitCode {
     cases.extend(scenarios::cases());
     cases.extend(s3::cases());
     cases.extend(common_issues::cases());
+    cases.extend(endurance::cases());
     harness::main(cases)
 }

@@ -135,6 +135,11 @@ pub(super) const PROPERTIES: &[Property] = &[
     consumer("max.partition.fetch.bytes", ("1048576", "bytes of one partition in an answer"), |c, v| {
         bytes(v).map(|n| c.source.max_partition_bytes = Some(clamped(n)))
     }),
+    consumer(
+        "queued.max.messages.kbytes",
+        ("16384", "KiB that are fetched before they are wanted, of all brokers together; librdkafka's name"),
+        |c, v| number(v, 1, 2_097_151).map(|n| c.source.queued_max_bytes = Some(n as usize * 1024)),
+    ),
     Property::new(
         Owner::Ours,
         "commit.connections",

@@ -98,6 +98,7 @@ pub(in crate::cli) struct SourceConfig {
     pub(super) max_wait: Option<Duration>,
     pub(super) max_bytes: Option<i32>,
     pub(super) max_partition_bytes: Option<i32>,
+    pub(super) queued_max_bytes: Option<usize>,
 }
 
 /// `scan.startup.mode`.
@@ -138,6 +139,9 @@ impl SourceConfig {
         }
         if let Some(bytes) = self.max_partition_bytes {
             source = source.max_partition_bytes(bytes);
+        }
+        if let Some(bytes) = self.queued_max_bytes {
+            source = source.queued_max_bytes(bytes);
         }
         source
     }

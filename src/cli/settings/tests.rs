@@ -119,6 +119,7 @@ fn every_name_of_the_source_changes_its_setting() {
     assert_eq!(source(&["fetch.max.wait.ms=2"]).max_wait, Some(ms(2)));
     assert_eq!(source(&["properties.fetch.max.bytes=3"]).max_bytes, Some(3));
     assert_eq!(source(&["max.partition.fetch.bytes=9999999999"]).max_partition_bytes, Some(i32::MAX));
+    assert_eq!(source(&["queued.max.messages.kbytes=3"]).queued_max_bytes, Some(3072));
     assert_eq!(source(&["partition.discovery.interval.ms=1"]).discovery_interval, Some(ms(1)));
     let interval = source(&["scan.topic-partition-discovery.interval=2 s"]).discovery_interval;
     assert_eq!(interval, Some(ms(2000)));
@@ -142,6 +143,7 @@ fn every_name_of_the_source_changes_its_setting() {
         ("auto.offset.reset=latest", "scan.startup.mode=latest-offset"),
         ("auto.offset.reset=first", "auto.offset.reset"),
         ("fetch.max.bytes=0", "above 0"),
+        ("queued.max.messages.kbytes=0", "from 1 to 2097151"),
     ] {
         let error = refused(Mirror, &[setting]);
         assert!(error.contains(why), "{error}");

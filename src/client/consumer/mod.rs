@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! assign ─► find leaders ─► one Fetch per leader ─► buffered payloads ─► filter ─► one batch of records per call
-//!                 ▲                 │ moved, no answer     (read_committed, before decompression)
-//!                 └─────────────────┘
+//!                 ▲          ▲      │ moved, no answer     │   (read_committed, before decompression)
+//!                 └──────────│──────┘                      │
+//!                            └──── ahead, within a budget ─┘
 //! ```
 
+mod budget;
+mod buffer;
 mod error;
 mod partition;
 mod read;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     future::poll_fn,
     pin::Pin,
     str::FromStr,
@@ -22,6 +25,7 @@ use std::{
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
+use budget::Held;
 pub use error::ConsumerError;
 use partition::{Next, Partition, Step};
 use read::{Done, FetchSettings, Fetched, Want};
@@ -32,6 +36,9 @@ use crate::{
     ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
     record::StoredRecord,
 };
+
+/// `queued.max.messages.kbytes`, in bytes: two answers of one leader.
+const QUEUED_BYTES: usize = 16 << 20;
 
 /// How often the ids of the topics are looked at, because a topic may be deleted and created anew under its name.
 const IDS_AGE: Duration = Duration::from_secs(10);
@@ -94,12 +101,14 @@ pub struct ConsumerBuilder {
     router: Arc<Router>,
     out_of_range: OutOfRangePolicy,
     fetch: FetchSettings,
+    queued_bytes: usize,
 }
 
 /// A reader of assigned partitions.
 ///
-/// It fetches only while it is asked for records, holds at most one fetched payload per leader (`fetch.max.bytes`, or one
-/// batch that is larger) and decompresses one batch at a time. Retries, leader changes and lost connections are its own
+/// It reads ahead: with records it hands out, the next fetch is under way. What was fetched and not handed out takes at
+/// most [`queued_max_bytes`](ConsumerBuilder::queued_max_bytes) of memory, or one batch per leader that is larger. Batches are
+/// decompressed one at a time, when it is their turn, each into 64 MiB at most. Retries, leader changes and lost connections are its own
 /// business and have no end: an error is something that waiting does not cure.
 ///
 /// No record of a topic that was deleted and created anew is taken for one of the old topic: fetches name the topic's id
@@ -109,6 +118,11 @@ pub struct Consumer {
     router: Arc<Router>,
     out_of_range: OutOfRangePolicy,
     fetch: FetchSettings,
+    queued_bytes: usize,
+    /// Something was drained, came or changed, so that there may be something to fetch.
+    stirred: bool,
+    /// What jobs brought while the application had something to work on.
+    early: VecDeque<Done>,
     /// Those that were served last stand last.
     partitions: Vec<Partition>,
     busy: HashSet<NodeId>,
@@ -129,7 +143,8 @@ enum Until {
 
 impl ConsumerBuilder {
     pub(crate) fn new(router: Arc<Router>) -> Self {
-        Self { router, out_of_range: OutOfRangePolicy::default(), fetch: FetchSettings::default() }
+        let (out_of_range, fetch) = (OutOfRangePolicy::default(), FetchSettings::default());
+        Self { router, out_of_range, fetch, queued_bytes: QUEUED_BYTES }
     }
 
     /// `isolation.level`. Default: committed records only.
@@ -166,6 +181,15 @@ impl ConsumerBuilder {
         self
     }
 
+    /// How many bytes may be fetched and not handed out yet, of all leaders together: librdkafka's
+    /// `queued.max.messages.kbytes`, in bytes. Each leader has an equal share; less than half of it is not asked for. A
+    /// batch that is larger than the share is fetched all the same, when nothing else of its leader is held. Default 16 MiB.
+    #[must_use]
+    pub fn queued_max_bytes(mut self, bytes: usize) -> Self {
+        self.queued_bytes = bytes.max(1);
+        self
+    }
+
     /// The consumer; nothing is assigned yet.
     #[must_use]
     pub fn build(self) -> Consumer {
@@ -175,6 +199,9 @@ impl ConsumerBuilder {
             router: Arc::new(self.router.sibling()),
             out_of_range: self.out_of_range,
             fetch: self.fetch,
+            queued_bytes: self.queued_bytes,
+            stirred: true,
+            early: VecDeque::new(),
             partitions: Vec::new(),
             busy: HashSet::new(),
             finding: false,
@@ -189,6 +216,7 @@ impl ConsumerBuilder {
 impl Consumer {
     /// Reads these partitions from now on, and no others. Whether they exist shows when records are asked for.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = (TopicPartition, Start)>) {
+        self.stirred = true;
         self.partitions.clear();
         for (place, start) in partitions {
             self.generations += 1;
@@ -201,6 +229,7 @@ impl Consumer {
     /// ([`ConsumerError::Recreated`]).
     pub fn add(&mut self, partition: TopicPartition, start: Start, topic: TopicId) {
         self.unassign(&partition);
+        self.stirred = true;
         self.generations += 1;
         self.partitions.push(Partition::new(partition, start, self.generations).of_topic(topic));
     }
@@ -230,7 +259,7 @@ impl Consumer {
     /// Goes on elsewhere in an assigned partition; others are left as they are. What was fetched there is thrown away.
     pub fn seek(&mut self, partition: &TopicPartition, start: Start) {
         if let Some(p) = self.partitions.iter_mut().find(|p| p.place == *partition) {
-            self.generations += 1;
+            (self.generations, self.stirred) = (self.generations + 1, true);
             p.seek(start, self.generations);
         }
     }
@@ -259,6 +288,12 @@ impl Consumer {
     #[must_use]
     pub fn leader_epoch(&self, partition: &TopicPartition) -> Option<i32> {
         self.partitions.iter().find(|p| p.place == *partition)?.leader_epoch()
+    }
+
+    /// How many bytes of fetched batches are held and not handed out. An answer counts until its last batch is.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.partitions.iter().fold(Held::default(), |all, p| all.and(p.held())).bytes()
     }
 
     /// The records of the next batch that has any; all are of one partition, in its order.
@@ -344,18 +379,38 @@ impl Consumer {
         }
         loop {
             let now = self.router.clock.now();
+            self.poll_jobs(cx);
+            while let Some(done) = self.early.pop_front() {
+                self.finish(now, done)?;
+            }
             if let Some(records) = self.take_buffered(now)? {
+                self.read_ahead(now, cx);
                 return Poll::Ready(Ok(records));
             }
             if until == Until::Progress && self.take_moved() {
+                self.read_ahead(now, cx);
                 return Poll::Ready(Ok(Vec::new()));
             }
             self.start_jobs(now);
-            if let Poll::Ready(Some(done)) = self.jobs.poll_next_unpin(cx) {
-                self.finish(now, done)?;
-            } else if self.poll_timer(now, cx).is_pending() {
+            self.poll_jobs(cx);
+            if self.early.is_empty() && self.poll_timer(now, cx).is_pending() {
                 return Poll::Pending;
             }
+        }
+    }
+
+    /// Sends what is to be sent, and takes what has come.
+    fn poll_jobs(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(done)) = self.jobs.poll_next_unpin(cx) {
+            self.early.push_back(done);
+        }
+    }
+
+    /// Lets brokers work while the application does.
+    fn read_ahead(&mut self, now: Moment, cx: &mut Context<'_>) {
+        if self.stirred {
+            self.start_jobs(now);
+            self.poll_jobs(cx);
         }
     }
 
@@ -374,12 +429,16 @@ impl Consumer {
     }
 
     fn take_buffered(&mut self, now: Moment) -> Result<Option<Vec<ConsumerRecord>>, ConsumerError> {
-        for at in 0..self.partitions.len() {
+        let mut at = 0;
+        while at < self.partitions.len() {
             match self.partitions[at].next_records(now)? {
-                Next::Nothing => {}
+                Next::Nothing => at += 1,
                 Next::Records(records) => return Ok(Some(records)),
-                // Served partitions go to the end, so that none waits for ever.
-                Next::Drained => self.partitions[at..].rotate_left(1),
+                // Served partitions go to the end, so that none waits for ever. Another one stands at this place now.
+                Next::Drained => {
+                    self.stirred = true;
+                    self.partitions[at..].rotate_left(1);
+                }
             }
         }
         Ok(None)
@@ -395,20 +454,30 @@ impl Consumer {
     }
 
     fn start_jobs(&mut self, now: Moment) {
-        let mut wants: HashMap<NodeId, Vec<Want>> = HashMap::new();
-        for partition in self.partitions.iter_mut().filter(|p| p.step == Step::Idle && p.is_due(now)) {
+        self.stirred = false;
+        // What is held of each leader, and the partitions of it that want something.
+        let mut leaders: HashMap<NodeId, (Held, Vec<usize>)> = HashMap::new();
+        for (at, partition) in self.partitions.iter_mut().enumerate() {
+            let wants = partition.wants(now);
             match self.router.leader(&partition.place) {
-                Some(node) if self.busy.contains(&node) => {}
                 Some(node) => {
-                    partition.step = Step::Busy;
-                    wants.entry(node).or_default().push(partition.want(&self.fetch));
+                    let (held, all) = leaders.entry(node).or_default();
+                    *held = held.and(partition.held());
+                    all.extend(wants.then_some(at));
                 }
-                None => partition.step = Step::FindLeader,
+                None if wants && partition.step == Step::Idle => partition.step = Step::FindLeader,
+                None => {}
             }
         }
-        for (node, wants) in wants {
+        let share = self.queued_bytes / leaders.len().max(1);
+        for (node, (held, wanting)) in leaders {
+            let allowed = held.allows(share).filter(|_| !wanting.is_empty() && !self.busy.contains(&node));
+            let Some(allowed) = allowed else { continue };
+            let most = i32::try_from(allowed).unwrap_or(i32::MAX);
+            let fetch = FetchSettings { max_bytes: self.fetch.max_bytes.min(most), ..self.fetch };
+            let wants: Vec<Want> = wanting.into_iter().map(|at| self.partitions[at].ask(&fetch)).collect();
             self.busy.insert(node);
-            self.jobs.push(read::read(Arc::clone(&self.router), node, self.fetch, wants).boxed());
+            self.jobs.push(read::read(Arc::clone(&self.router), node, fetch, wants).boxed());
         }
         if !self.finding {
             let old = now.since(self.ids_seen) >= IDS_AGE;
@@ -431,6 +500,7 @@ impl Consumer {
     /// Takes in what a job brought. Of several errors the first is told; the others come again.
     fn finish(&mut self, now: Moment, done: Done) -> Result<(), ConsumerError> {
         let mut first = Ok(());
+        self.stirred = true;
         match done {
             Done::Found { topics, answer } => {
                 self.finding = false;
@@ -463,7 +533,7 @@ impl Consumer {
     fn read(&mut self, now: Moment, want: &Want, fetched: Fetched) -> Result<(), ConsumerError> {
         let (isolation, policy) = (self.fetch.isolation, self.out_of_range);
         let Some(partition) = self.wanted(want) else { return Ok(()) };
-        if partition.fetched(now, (isolation, policy), fetched)? == Step::Ranging {
+        if partition.fetched(now, (isolation, policy), (want.at, fetched))? == Step::Ranging {
             self.jobs.push(read::range(Arc::clone(&self.router), want.clone()).boxed());
         }
         Ok(())

@@ -4,22 +4,20 @@ use std::{ops::Range, time::Duration};
 
 use super::{
     ConsumerError, ConsumerRecord, OutOfRangePolicy, Start,
+    budget::Held,
+    buffer::{After, Buffer, Payload},
     read::{FetchSettings, Fetched, Want},
 };
 use crate::{
     client::ClientError,
     exchange::{Isolation, MetadataAnswer},
-    ids::{Moment, ProducerId, TopicId, TopicPartition},
+    ids::{Moment, TopicId, TopicPartition},
     net::Clock,
-    proto::{
-        backoff::Backoff,
-        read_committed::{BatchContent, BatchSeen, Filter, Sight},
-        truncation,
-        verdict::MetadataVerdict,
-    },
+    proto::{backoff::Backoff, truncation, verdict::MetadataVerdict},
+    record::StoredRecord,
     wire::{
-        batch::{Batch, BatchError, Batches, Tail},
-        fetch::{EpochEnd, FetchPartition},
+        batch::{BatchError, Tail},
+        fetch::EpochEnd,
     },
 };
 
@@ -36,7 +34,7 @@ pub(super) enum Step {
     FindLeader,
     /// It is to be fetched.
     Idle,
-    /// A fetch is under way.
+    /// A fetch from the position is under way.
     Busy,
     /// Where its log begins and ends is being looked up.
     Ranging,
@@ -54,7 +52,7 @@ pub(super) struct Partition {
     at: Start,
     leader_epoch: Option<i32>,
     topic_id: TopicId,
-    buffer: Option<Buffer>,
+    buffer: Buffer,
     max_bytes: i32,
     wake: Moment,
     backoff: Backoff,
@@ -62,16 +60,11 @@ pub(super) struct Partition {
     missing_since: Option<Moment>,
 }
 
-struct Buffer {
-    batches: Batches,
-    filter: Filter,
-}
-
 /// What a partition had to hand out.
 pub(super) enum Next {
     Nothing,
     Records(Vec<ConsumerRecord>),
-    /// It had something buffered, and nothing of it is left.
+    /// It had something buffered, and all of one answer is handed out.
     Drained,
 }
 
@@ -85,7 +78,7 @@ impl Partition {
             at: start,
             leader_epoch: None,
             topic_id: TopicId::UNKNOWN,
-            buffer: None,
+            buffer: Buffer::default(),
             max_bytes: 0,
             wake: Moment::default(),
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1), Clock::seed()),
@@ -114,7 +107,7 @@ impl Partition {
 
     pub(super) fn seek(&mut self, start: Start, generation: u64) {
         self.generation = generation;
-        self.buffer = None;
+        self.buffer = Buffer::default();
         self.leader_epoch = None;
         self.go_to(start);
         if self.step != Step::FindLeader {
@@ -143,15 +136,40 @@ impl Partition {
         self.wake().is_some_and(|wake| wake <= now)
     }
 
-    pub(super) fn want(&self, settings: &FetchSettings) -> Want {
+    /// Whether a fetch is of use now: from its position, or ahead of it.
+    pub(super) fn wants(&self, now: Moment) -> bool {
+        match self.step {
+            Step::Idle => self.is_due(now),
+            Step::Buffered => self.buffer.next().is_some(),
+            Step::FindLeader | Step::Busy | Step::Ranging => false,
+        }
+    }
+
+    /// What is to be fetched, which is under way from now on.
+    pub(super) fn ask(&mut self, settings: &FetchSettings) -> Want {
+        let (at, last_epoch) = match self.buffer.next() {
+            Some(behind) => {
+                self.buffer.asked();
+                (Start::Offset(behind.offset), known(behind.leader_epoch))
+            }
+            None => {
+                self.step = Step::Busy;
+                (self.at, self.leader_epoch)
+            }
+        };
         Want {
             place: self.place.clone(),
             topic_id: self.topic_id,
             generation: self.generation,
-            at: self.at,
+            at,
             max_bytes: self.max_bytes.max(settings.max_partition_bytes),
-            last_epoch: self.leader_epoch,
+            last_epoch,
         }
+    }
+
+    /// What it holds of the budget.
+    pub(super) fn held(&self) -> Held {
+        self.buffer.held()
     }
 
     pub(super) fn retry(&mut self, now: Moment, step: Step) {
@@ -249,31 +267,39 @@ impl Partition {
             return Ok(());
         }
         // Whatever was fetched may be the new topic's already.
-        self.buffer = None;
+        self.buffer = Buffer::default();
         self.retry(now, Step::FindLeader);
         let (topic, expected) = (self.place.topic.clone(), self.topic_id);
         Err(ConsumerError::Recreated { topic, expected, found })
     }
 
-    /// An answer to a fetch came; tells the step that follows.
+    /// An answer to a fetch came; tells the step that follows from it.
     pub(super) fn fetched(
         &mut self,
         now: Moment,
         (isolation, policy): (Isolation, OutOfRangePolicy),
-        fetched: Fetched,
+        (at, fetched): (Start, Fetched),
     ) -> Result<Step, ConsumerError> {
+        if let Start::Offset(offset) = at {
+            if self.buffer.expects(offset) {
+                self.fetched_ahead(isolation, offset, fetched);
+                return Ok(Step::Buffered);
+            }
+        }
+        if self.step != Step::Busy || self.at != at {
+            // What was asked ahead of something that could not be read.
+            return Ok(Step::Idle);
+        }
         match fetched {
             Fetched::Start(offset) => {
                 self.go_to(Start::Offset(offset));
                 self.step = Step::Idle;
             }
             Fetched::Payload(payload) => {
-                // Before the position moves behind the first of them: those that should have come before it would be lost.
-                if let Err(source) = Batches::check_order(&payload.records) {
-                    return Err(self.unreadable(now, source));
-                }
+                let payload = Payload::new(isolation, self.position().unwrap_or(0), payload);
+                let payload = payload.map_err(|source| self.unreadable(now, source))?;
                 self.backoff.reset();
-                self.keep(isolation, payload);
+                self.keep(payload);
             }
             Fetched::OutOfRange => self.step = Step::Ranging,
             Fetched::Diverged(end) => self.diverged(now, policy, end)?,
@@ -291,20 +317,27 @@ impl Partition {
         Ok(self.step)
     }
 
-    fn keep(&mut self, isolation: Isolation, payload: FetchPartition) {
-        let position = self.position().unwrap_or(0);
-        let filter = match isolation {
-            Isolation::Uncommitted => Filter::uncommitted(position),
-            Isolation::Committed => {
-                Filter::committed(position, &payload.aborted_transactions.unwrap_or_default())
-            }
-        };
-        if payload.records.is_empty() {
-            self.step = Step::Idle;
-        } else {
-            self.buffer = Some(Buffer { batches: Batches::new(payload.records), filter });
-            self.step = Step::Buffered;
+    fn keep(&mut self, payload: Payload) {
+        self.step = if payload.is_empty() { Step::Idle } else { Step::Buffered };
+        if !payload.is_empty() {
+            self.buffer.begin(payload);
         }
+    }
+
+    /// What was fetched ahead waits for its turn. If it is no payload that can be read, it is fetched again when the position
+    /// is there, and means then what it means.
+    fn fetched_ahead(&mut self, isolation: Isolation, offset: i64, fetched: Fetched) {
+        let payload = match fetched {
+            Fetched::Payload(payload) => Payload::new(isolation, offset, payload).ok(),
+            Fetched::Start(_)
+            | Fetched::OutOfRange
+            | Fetched::Diverged(_)
+            | Fetched::Moved
+            | Fetched::Retry
+            | Fetched::Denied
+            | Fetched::Refused(_) => None,
+        };
+        self.buffer.came(payload);
     }
 
     /// The leader's log is another one than what was read last stood in.
@@ -335,7 +368,7 @@ impl Partition {
 
     /// What was fetched can't be read; it is fetched once more.
     fn unreadable(&mut self, now: Moment, source: BatchError) -> ConsumerError {
-        self.buffer = None;
+        self.buffer = Buffer::default();
         self.retry(now, Step::Idle);
         let (partition, offset) = (self.place.clone(), self.position().unwrap_or(-1));
         ConsumerError::Unreadable { partition, offset, source }
@@ -376,68 +409,41 @@ impl Partition {
 
     /// The records of the next buffered batch that has any.
     pub(super) fn next_records(&mut self, now: Moment) -> Result<Next, ConsumerError> {
+        let (topic, partition) = (self.place.topic.clone(), self.place.partition);
+        let placed = |record: StoredRecord| ConsumerRecord { topic: topic.clone(), partition, record };
         loop {
-            let Some(buffer) = &mut self.buffer else { return Ok(Next::Nothing) };
-            let records = match buffer.batches.next() {
-                Some(batch) => batch.and_then(|batch| {
-                    let records = read_batch(&mut buffer.filter, &batch)?;
-                    let epoch = batch.header().partition_leader_epoch;
-                    self.leader_epoch = (epoch >= 0).then_some(epoch);
-                    Ok(records)
-                }),
-                None => {
-                    if let Tail::FirstCut { needed_bytes, .. } = buffer.batches.tail() {
-                        let needed = needed_bytes.and_then(|bytes| i32::try_from(bytes).ok());
-                        self.max_bytes = needed.unwrap_or(self.max_bytes).max(self.max_bytes);
-                    }
-                    self.buffer = None;
-                    self.step = Step::Idle;
-                    return Ok(Next::Drained);
-                }
-            };
-            match records {
-                Ok(records) => {
-                    let position = buffer.filter.position();
+            let Some(payload) = self.buffer.reading() else { return Ok(Next::Nothing) };
+            match payload.next(placed) {
+                Some(Ok((records, epoch))) => {
+                    let position = payload.position();
+                    self.leader_epoch = known(epoch);
                     self.go_to(Start::Offset(position));
                     if !records.is_empty() {
                         self.moved = false;
-                        return Ok(Next::Records(self.placed(records)));
+                        return Ok(Next::Records(records));
                     }
                 }
-                Err(source) => return Err(self.unreadable(now, source)),
+                Some(Err(source)) => return Err(self.unreadable(now, source)),
+                None => {
+                    if let Tail::FirstCut { needed_bytes, .. } = payload.tail() {
+                        let needed = needed_bytes.and_then(|bytes| i32::try_from(bytes).ok());
+                        self.max_bytes = needed.unwrap_or(self.max_bytes).max(self.max_bytes);
+                    }
+                    self.step = match self.buffer.finish() {
+                        After::Nothing => Step::Idle,
+                        After::Asked => Step::Busy,
+                        After::Here => Step::Buffered,
+                    };
+                    return Ok(Next::Drained);
+                }
             }
         }
     }
-
-    fn placed(&self, records: Vec<crate::record::StoredRecord>) -> Vec<ConsumerRecord> {
-        let placed = records.into_iter().map(|record| ConsumerRecord {
-            topic: self.place.topic.clone(),
-            partition: self.place.partition,
-            record,
-        });
-        placed.collect()
-    }
 }
 
-/// The records of a batch that are to be handed out. The filter's position moves in any case; the caller's only when all
-/// went well.
-fn read_batch(filter: &mut Filter, batch: &Batch) -> Result<Vec<crate::record::StoredRecord>, BatchError> {
-    let header = batch.header();
-    let content = match (header.is_control(), header.is_transactional()) {
-        // A marker that is passed over because it can't be read would end nothing, and what follows it would count as aborted.
-        (true, _) => BatchContent::Control(batch.control()?.map(|record| record.control_type)),
-        (false, true) => BatchContent::Transactional,
-        (false, false) => BatchContent::Plain,
-    };
-    let producer_id = (header.producer_id >= 0).then_some(ProducerId(header.producer_id));
-    match filter.judge(&BatchSeen { last_offset: header.last_offset(), producer_id, content }) {
-        Sight::Deliver { from } => {
-            let wanted =
-                |r: &Result<crate::record::StoredRecord, _>| r.as_ref().map_or(true, |r| r.offset >= from);
-            batch.records()?.filter(wanted).collect()
-        }
-        Sight::Aborted | Sight::Control | Sight::Behind => Ok(Vec::new()),
-    }
+/// A leader epoch that says something.
+fn known(epoch: i32) -> Option<i32> {
+    (epoch >= 0).then_some(epoch)
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ pub enum RecoveryInput {
     Settled(Vec<Result<Settled, SettleError>>),
 }
 
-/// An intent; one is under way at a time.
+/// An intent. Those that come at once are under way at the same time, and their facts may come in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryEffect {
     /// Commit these with [`Resume`](crate::proto::resume::Resume), each on its own.

@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 
 use super::{RecoverError, RecoveryPhase, Sink};
 use crate::{
     client::Resumed,
-    ids::{TopicPartition, TransactionalId},
+    ids::TransactionalId,
+    net::Clock,
     proto::{
+        backoff::Backoff,
         cause::CauseKind,
         committable::Committable,
         naming::{IdParts, IdPrefix},
@@ -21,6 +23,9 @@ use crate::{
     sink::committer::Committed,
 };
 
+/// How long an id is asked for whose coordinator does not answer.
+const DESCRIBE_PATIENCE: Duration = Duration::from_secs(5);
+
 pub(super) struct Driver<'a> {
     pub(super) sink: &'a Sink,
     pub(super) writers: &'a [WriterState],
@@ -30,9 +35,14 @@ pub(super) struct Driver<'a> {
     pub(super) failed: Vec<Committed>,
 }
 
+/// What came of an effect.
+enum Done {
+    Commits(Vec<Committed>),
+    Fact(RecoveryInput),
+}
+
 impl Driver<'_> {
     pub(super) async fn run(mut self, mut machine: Recovery) -> Result<(Recovered, Self), RecoverError> {
-        let clock = self.sink.client.clock();
         loop {
             if let Some(result) = machine.result() {
                 return match result.clone() {
@@ -42,28 +52,46 @@ impl Driver<'_> {
                     Err(e @ RecoveryError::Orphans { .. }) => Err(RecoverError::Orphans(e)),
                 };
             }
-            let Some(effect) = machine.poll_effect() else {
-                // One effect is always under way until there is a result.
-                return Err(RecoverError::Leftovers(RecoveryError::NotFenced(Vec::new())));
-            };
-            let input = self.act(effect).await;
-            _ = machine.handle(clock.now(), input);
+            self.step(&mut machine).await?;
         }
     }
 
-    async fn act(&mut self, effect: RecoveryEffect) -> RecoveryInput {
-        match effect {
+    /// Does what the machine wants now, all of it at once, and tells it what came of it.
+    pub(super) async fn step(&mut self, machine: &mut Recovery) -> Result<(), RecoverError> {
+        let clock = self.sink.client.clock();
+        let effects: Vec<_> = std::iter::from_fn(|| machine.poll_effect()).collect();
+        if effects.is_empty() {
+            // One effect at least is under way until there is a result.
+            return Err(RecoverError::Leftovers(RecoveryError::NotFenced(Vec::new())));
+        }
+        let done = join_all(effects.into_iter().map(|effect| self.act(effect))).await;
+        for done in done {
+            let input = match done {
+                Done::Commits(all) => RecoveryInput::Committed(self.committed(all)),
+                Done::Fact(input) => input,
+            };
+            _ = machine.handle(clock.now(), input);
+        }
+        Ok(())
+    }
+
+    async fn act(&self, effect: RecoveryEffect) -> Done {
+        let client = &self.sink.client;
+        Done::Fact(match effect {
             RecoveryEffect::Commit(committables) => {
                 (self.observer)(RecoveryPhase::Commit);
-                RecoveryInput::Committed(self.commit(committables).await)
+                let committer = self.sink.committer();
+                let all = committables.into_iter().map(|c| committer.commit_one(c, First::EndTxn));
+                return Done::Commits(join_all(all).await);
             }
             RecoveryEffect::List { patterns } => {
                 (self.observer)(RecoveryPhase::Look);
-                let (transactions, silent_brokers) = self.sink.client.list_for_recovery(&patterns).await;
-                RecoveryInput::Listed { transactions, silent_brokers, hidden: self.hidden().await }
+                let (listed, hidden) = join(client.list_for_recovery(&patterns), self.hidden()).await;
+                let (transactions, silent_brokers) = listed;
+                RecoveryInput::Listed { transactions, silent_brokers, hidden }
             }
             RecoveryEffect::LookForOpen => {
-                RecoveryInput::Open(self.sink.client.open_producers(&self.partitions()).await)
+                RecoveryInput::Open(client.open_producers(&self.sink.partitions()).await)
             }
             RecoveryEffect::Describe(ids) => {
                 RecoveryInput::Described(join_all(ids.iter().map(|id| self.describe(id))).await)
@@ -75,24 +103,15 @@ impl Driver<'_> {
             RecoveryEffect::Settle(targets) => {
                 (self.observer)(RecoveryPhase::Settle);
                 let wait = self.sink.config.settle_timeout;
-                let settled = targets.into_iter().map(|target| self.sink.client.settle(target, wait));
+                let settled = targets.into_iter().map(|target| client.settle(target, wait));
                 RecoveryInput::Settled(join_all(settled).await)
             }
-        }
+        })
     }
 
-    fn partitions(&self) -> Vec<TopicPartition> {
-        let all = self.sink.topics.iter().flat_map(|t| {
-            (0..t.partitions()).map(|partition| TopicPartition { topic: t.name().clone(), partition })
-        });
-        all.collect()
-    }
-
-    async fn commit(&mut self, committables: Vec<Committable>) -> Vec<CommitAnswer> {
-        let committer = self.sink.committer();
-        let all = committables.into_iter().map(|c| committer.commit_one(c, First::EndTxn));
+    fn committed(&mut self, all: Vec<Committed>) -> Vec<CommitAnswer> {
         let mut answers = Vec::new();
-        for committed in join_all(all).await {
+        for committed in all {
             let answer = committed.answer(self.sink.config.on_lost);
             answers.push(answer);
             match (answer, committed.result) {
@@ -113,22 +132,20 @@ impl Driver<'_> {
     /// The prefixes whose ids we may not describe.
     async fn hidden(&self) -> Vec<IdPrefix> {
         let prefixes: BTreeSet<&IdPrefix> = self.writers.iter().flat_map(WriterState::prefixes).collect();
-        let mut hidden = Vec::new();
-        for prefix in prefixes {
+        let tried = prefixes.into_iter().map(|prefix| async move {
             let id = prefix.id(IdParts { subtask: 0, number: 0 });
-            if self.sink.client.may_not_describe(&id).await {
-                hidden.push(prefix.clone());
-            }
-        }
-        hidden
+            self.sink.client.may_not_describe(&id).await.then(|| prefix.clone())
+        });
+        join_all(tried).await.into_iter().flatten().collect()
     }
 
     async fn describe(&self, id: &TransactionalId) -> Described {
-        for _ in 0..50 {
+        let clock = self.sink.client.clock();
+        let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(200), Clock::seed());
+        let deadline = clock.now().after(DESCRIBE_PATIENCE);
+        while clock.now() < deadline {
             match self.sink.client.describe_for_recovery(id).await {
-                Described::Retry | Described::Relookup => {
-                    tokio::time::sleep(Duration::from_millis(100)).await
-                }
+                Described::Retry | Described::Relookup => tokio::time::sleep(backoff.next_wait()).await,
                 described => return described,
             }
         }

@@ -172,7 +172,13 @@ impl KafkaSource {
         Self { consumer: self.consumer.max_wait(max_wait), ..self }
     }
 
-    /// `fetch.max.bytes`, as [`ConsumerBuilder::max_bytes`]: a reader holds as much per leader.
+    /// `queued.max.messages.kbytes`, in bytes, as [`ConsumerBuilder::queued_max_bytes`]: a reader holds as much.
+    #[must_use]
+    pub fn queued_max_bytes(self, bytes: usize) -> Self {
+        Self { consumer: self.consumer.queued_max_bytes(bytes), ..self }
+    }
+
+    /// `fetch.max.bytes`, as [`ConsumerBuilder::max_bytes`].
     #[must_use]
     pub fn max_bytes(self, max_bytes: i32) -> Self {
         Self { consumer: self.consumer.max_bytes(max_bytes), ..self }

@@ -39,7 +39,7 @@ pub use compress::SealError;
 pub use control::{ControlMarker, ControlRecord, ControlType, control_batch};
 pub use error::{BatchError, RecordFault};
 pub use header::{BatchHeader, TimestampType};
-pub use reader::{Batch, Batches, RecompressError, Tail};
+pub use reader::{Batch, Batches, Behind, RecompressError, Tail};
 pub use records::{HeaderViews, MAX_HEADERS, RecordView, Records};
 pub use sealed::{SealedBatch, Stamp, increment_sequence};
 

@@ -41,6 +41,15 @@ pub enum Tail {
     },
 }
 
+/// Where reading goes on behind a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behind {
+    /// The offset behind its last complete batch.
+    pub offset: i64,
+    /// The leader epoch in which that batch was written, -1 if it does not say.
+    pub leader_epoch: i32,
+}
+
 /// One whole batch with a valid checksum; its records are still as they were sent.
 #[derive(Debug, Clone)]
 pub struct Batch {
@@ -68,24 +77,27 @@ impl Batches {
     }
 
     /// Whether the complete batches of `payload` follow one another, by their offsets alone: nothing else is looked at.
+    /// Tells what comes behind the last one; nothing if none is complete.
     ///
     /// # Errors
     /// [`BatchError::Order`].
-    pub fn check_order(payload: &[u8]) -> Result<(), BatchError> {
-        let (mut rest, mut expected) = (payload, 0);
+    pub fn check_order(payload: &[u8]) -> Result<Option<Behind>, BatchError> {
+        let (mut rest, mut expected, mut behind) = (payload, 0, None);
         while let Some(size) =
             stated_size(rest).ok().flatten().filter(|size| (HEADER_BYTES..=rest.len()).contains(size))
         {
-            let (batch, behind) = rest.split_at(size);
+            let (batch, others) = rest.split_at(size);
             let base_offset = i64::from_be_bytes(field(batch, at::BASE_OFFSET));
             if base_offset < expected {
                 return Err(BatchError::Order { base_offset, expected });
             }
             let last = i32::from_be_bytes(field(batch, at::LAST_OFFSET_DELTA));
             expected = base_offset.saturating_add(i64::from(last)).saturating_add(1);
-            rest = behind;
+            let leader_epoch = i32::from_be_bytes(field(batch, at::LEADER_EPOCH));
+            behind = Some(Behind { offset: expected, leader_epoch });
+            rest = others;
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// What stood behind the last batch; known when the iteration has ended.

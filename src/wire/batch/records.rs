@@ -24,6 +24,12 @@ const SMALLEST_HEADER: usize = 2;
 pub struct Records {
     /// The records, not compressed.
     body: Bytes,
+    walk: Walk,
+}
+
+/// A place among the records of a batch.
+#[derive(Debug, Clone)]
+struct Walk {
     /// Where the next record begins.
     at: usize,
     header: BatchHeader,
@@ -76,7 +82,7 @@ impl Records {
         if usize::try_from(count).map_or(true, |count| count > body.len() / SMALLEST_RECORD) {
             return Err(BatchError::Count { count, last_offset_delta, bytes: body.len() });
         }
-        Ok(Self { body, at: 0, header: *header, index: 0, expected_delta: 0, done: false })
+        Ok(Self { body, walk: Walk { at: 0, header: *header, index: 0, expected_delta: 0, done: false } })
     }
 
     /// The next record without a handle on the batch's memory: cheaper than [`Iterator::next`], and gone with the next
@@ -86,18 +92,25 @@ impl Records {
     /// [`BatchError::Record`] or [`BatchError::Trailing`] if the batch is malformed; the iteration ends with it.
     #[inline]
     pub fn next_view(&mut self) -> Result<Option<RecordView<'_>>, BatchError> {
+        self.walk.next(&self.body)
+    }
+}
+
+impl Walk {
+    #[inline]
+    fn next<'a>(&mut self, body: &'a [u8]) -> Result<Option<RecordView<'a>>, BatchError> {
         if self.done {
             return Ok(None);
         }
         self.done = true;
         if self.index >= self.header.count {
-            return match self.body.len() - self.at {
+            return match body.len() - self.at {
                 0 => Ok(None),
                 bytes => Err(BatchError::Trailing { bytes }),
             };
         }
         let malformed = |fault| BatchError::Record { index: self.index, fault };
-        let parsed = parse(&self.body, self.at).map_err(malformed)?;
+        let parsed = parse(body, self.at).map_err(malformed)?;
         let Parsed { offset_delta, key, value, headers, header_count, .. } = parsed;
         // The offset lies behind the one before and inside the batch.
         if offset_delta < self.expected_delta || offset_delta > self.header.last_offset_delta {
@@ -153,13 +166,11 @@ impl Iterator for Records {
     type Item = Result<StoredRecord, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Another handle on the same memory, so that the record can be cut out of it.
-        let body = self.body.clone();
-        let view = match self.next_view() {
+        let view = match self.walk.next(&self.body) {
             Ok(view) => view?,
             Err(error) => return Some(Err(error)),
         };
-        let own = |bytes: &[u8]| body.slice_ref(bytes);
+        let own = |bytes: &[u8]| self.body.slice_ref(bytes);
         let header = |h: HeaderRef<'_>| Header { key: own(h.key), value: h.value.map(own) };
         Some(Ok(StoredRecord {
             offset: view.offset,
