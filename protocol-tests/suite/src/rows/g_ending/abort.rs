@@ -84,6 +84,10 @@ pub(super) async fn g09(bench: &Bench) -> Shown {
     let client = bench.client()?;
     let topic = bench.topic(&client, 1).await?;
     let first = if bench.v2() { Api::Produce } else { Api::AddPartitionsToTxn };
+    // A partition that is new to its leader may be answered with "not yet", and an abort does not try again.
+    let mut known = bench.init(&client, &bench.id("g09-known")).await?.begin();
+    bench.write(&mut known, &topic, 0, &["known"]).await?;
+    bench.step("commit", within(known.commit()).await?)?;
     let builder = client.transactional_producer(bench.id("g09")).linger(Duration::ZERO);
     let mut answered = bench.init_of(builder).await?.begin();
     let mut paused = bench.tap.pause(first);
@@ -118,7 +122,7 @@ pub(super) async fn g09(bench: &Bench) -> Shown {
     let mut next = producer.begin();
     bench.write(&mut next, &topic, 0, &["next"]).await?;
     bench.step("commit", within(next.commit()).await?)?;
-    equal("committed", bench.committed(&topic).await?, ["next"])
+    equal("committed", bench.committed(&topic).await?, ["known", "next"])
 }
 
 fn refuse(bench: &Bench, api: Api, nth: u64, code: i16) -> Shown {
