@@ -1,6 +1,7 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
 mod admin;
+mod ahead;
 mod buffers;
 mod calls;
 mod config;
@@ -9,6 +10,7 @@ mod error;
 mod evidence;
 mod first;
 mod fit;
+mod gather;
 mod groups;
 mod look;
 mod offsets;

@@ -8,6 +8,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
+    ahead::Ahead,
     calls,
     error::ClientError,
     router::{Purpose, Router},
@@ -15,7 +16,7 @@ use super::{
     writer,
 };
 use crate::{
-    exchange::{DescribeTransactions, InitProducerId, facts},
+    exchange::{InitProducerId, facts},
     ids::{Identity, TransactionalId},
     net::{CallError, Clock},
     proto::{
@@ -192,7 +193,7 @@ impl ProducerBuilder {
             config: self.config,
             renewing: Mutex::default(),
         });
-        TransactionalProducer { shared, next }
+        TransactionalProducer::new(shared, next, None)
     }
 }
 
@@ -233,14 +234,56 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+impl Next {
+    /// The same with the identity that it led to.
+    pub(super) fn with(self, identity: Identity, version: TransactionVersion) -> Self {
+        match self {
+            Self::Returned(_) if version >= TransactionVersion::V2 => self,
+            Self::Bare | Self::Vacant | Self::Used(_) | Self::Fresh(_) | Self::Returned(_) => {
+                Self::Fresh(identity)
+            }
+        }
+    }
+
+    /// True when InitProducerId comes before a transaction, as far as is known.
+    fn is_to_be_asked(self) -> bool {
+        match self {
+            Self::Bare | Self::Vacant | Self::Used(_) => true,
+            Self::Fresh(_) | Self::Returned(_) => false,
+        }
+    }
+}
+
 /// A transactional producer with no open transaction.
 #[derive(Debug)]
 pub struct TransactionalProducer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) next: Next,
+    /// What was begun for the next transaction.
+    pub(super) ahead: Option<Ahead>,
 }
 
 impl TransactionalProducer {
+    pub(super) fn new(shared: Arc<Shared>, next: Next, ahead: Option<Ahead>) -> Self {
+        Self { shared, next, ahead }
+    }
+
+    /// Begins in the background what the next transaction needs, if it needs an InitProducerId.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn get_ready(&mut self) {
+        if self.next.is_to_be_asked() && self.ahead.is_none() {
+            self.freshen();
+        }
+    }
+
+    /// Sees to it, in the background, that the next transaction can begin in a moment without a question.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn freshen(&mut self) {
+        self.ahead = Some(Ahead::start(Arc::clone(&self.shared), self.next, self.ahead.take()));
+    }
+
     /// Begins a transaction. What it costs at the broker is paid in the background.
     ///
     /// Must be called within a tokio runtime.
@@ -264,13 +307,12 @@ impl TransactionalProducer {
     /// # Cancel safety
     /// Cancel safe: calling it again finishes.
     pub async fn prefetch(&mut self) -> Result<(), Cause> {
+        // If this is dropped meanwhile, what was begun is begun again.
+        if let Some(ahead) = self.ahead.take() {
+            self.next = ahead.reached(self.next).await;
+        }
         let (identity, version) = identity_for(&self.shared, self.next).await?;
-        self.next = match self.next {
-            Next::Returned(_) if version >= TransactionVersion::V2 => self.next,
-            Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
-                Next::Fresh(identity)
-            }
-        };
+        self.next = self.next.with(identity, version);
         Ok(())
     }
 }
@@ -326,7 +368,7 @@ pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, C
     }
     let clock = shared.router.clock;
     let mut machine = Initialize::new(clock.now(), claim, shared.router.config.max_block, Clock::seed());
-    if matches!(claim, Claim::Renew(own) if *shared.renewing() == Some(own)) {
+    if matches!(claim, Claim::Renew(own) | Claim::Ended(own) if *shared.renewing() == Some(own)) {
         machine = machine.after_lost_answer();
     }
     let mut call: Option<BoxFuture<'_, Input>> = None;
@@ -401,8 +443,7 @@ fn no_answer(e: &CallError) -> Input {
 
 async fn describe(shared: &Shared) -> Input {
     let Ok(node) = find(shared).await else { return Input::Described(None) };
-    let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
-    let answer = shared.router.ask(node, Purpose::Control, call).await;
+    let answer = shared.router.describe(node, &shared.transactional_id).await;
     Input::Described(match answer.map(|d| facts::described(&d)) {
         Ok(Described::Transaction(view)) => Some(view),
         Ok(Described::NotFound | Described::Relookup | Described::Retry | Described::Blind) | Err(_) => None,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::{buffers::Buffers, config::ClientConfig, error::ClientError, first::first};
 use crate::{
-    exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
+    exchange::{BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
     ids::{CoordinatorKey, GroupId, Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
     net::{CallError, Clock, Connection, ConnectionConfig, Connector},
     proto::{
@@ -20,8 +20,11 @@ use crate::{
         health::{Health, Seen},
         verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
     },
-    wire::versions::TransactionVersion,
 };
+
+mod together;
+
+use together::Together;
 
 /// What a connection is used for. A broker serves one request of a connection at a time, so an end of a
 /// transaction must not queue behind data, nor behind a fetch that waits for records.
@@ -50,6 +53,7 @@ pub(crate) struct Router {
     pub(crate) buffers: Buffers,
     /// Held by who looks at leaders on behalf of several.
     looking: tokio::sync::Mutex<()>,
+    together: Together,
     connector: Arc<dyn Connector>,
     state: Mutex<State>,
 }
@@ -94,9 +98,12 @@ pub(crate) struct NotFound {
     pub(crate) detail: String,
 }
 
-/// A level or a topic's id is asked for again when it is older than this: operators change both while clients are
+/// A level, a topic's id or a leader is asked for again when it is older than this: operators change them while clients are
 /// connected.
-const FRESH: Duration = Duration::from_millis(100);
+pub(crate) const FRESH: Duration = Duration::from_millis(100);
+
+/// Connections to a coordinator that is being looked up are opened ahead where it is one of so many.
+const FEW: usize = 3;
 
 impl Router {
     pub(crate) fn new(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
@@ -105,7 +112,8 @@ impl Router {
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
         let (clock, buffers) = (Clock::start(), Buffers::default());
         let looking = tokio::sync::Mutex::default();
-        Self { config, clock, buffers, looking, connector, state: Mutex::new(state) }
+        let together = Together::default();
+        Self { config, clock, buffers, looking, together, connector, state: Mutex::new(state) }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
@@ -113,7 +121,8 @@ impl Router {
         let connector = Arc::clone(&self.connector);
         let (config, buffers) = (self.config.clone(), Buffers::default());
         let looking = tokio::sync::Mutex::default();
-        Self { config, clock: self.clock, buffers, looking, connector, state: Mutex::default() }
+        let together = Together::default();
+        Self { config, clock: self.clock, buffers, looking, together, connector, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -145,6 +154,11 @@ impl Router {
         self.state().topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from)
             && self.topic_id(&partition.topic) == id
             && self.leader(partition).is_some()
+    }
+
+    /// Whether [`coordinator`](Self::coordinator) is known without asking.
+    pub(crate) fn knows_coordinator(&self, id: &TransactionalId) -> bool {
+        self.state().cluster.coordinator(&CoordinatorKey::Transaction(id.clone())).is_some()
     }
 
     pub(crate) fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
@@ -191,6 +205,11 @@ impl Router {
                 delay = backoff.next_wait();
             }
         }
+        if let Some(connection) = adopted(state, &key, &address) {
+            let slot = Slot { connection: connection.clone(), opened: now, address, backoff };
+            state.connections.insert(key, slot);
+            return connection;
+        }
         let config = ConnectionConfig {
             client_id: Arc::clone(&self.config.client_id),
             setup_timeout: self.config.setup_timeout,
@@ -203,6 +222,16 @@ impl Router {
         let slot = Slot { connection: connection.clone(), opened: now.after(delay), address, backoff };
         state.connections.insert(key, slot);
         connection
+    }
+
+    /// Opens connections for a purpose to a broker that is going to be named, if there are few that it can be.
+    pub(crate) fn open_ahead(&self, purpose: Purpose) {
+        let nodes = self.nodes();
+        if nodes.len() <= FEW {
+            for node in nodes {
+                _ = self.connection(node, purpose);
+            }
+        }
     }
 
     /// Asks one broker.
@@ -425,30 +454,17 @@ impl Router {
         let address = state.cluster.address(node)?;
         Some(state.health.rank(self.clock.now(), &address).is_silent())
     }
+}
 
-    /// What a broker can do, not older than a moment ago.
-    pub(crate) async fn profile(&self, node: NodeId) -> Result<BrokerProfile, CallError> {
-        let Some(connection) = self.connection(node, Purpose::Control) else {
-            return Err(CallError::NotSent(format!("broker {node} is not known")));
-        };
-        let (learned, profile) = connection.ready().await?;
-        let kept = self.state().profiles.get(&node).cloned();
-        let now = self.clock.now();
-        let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
-        if now.since(newest.0) < FRESH {
-            return Ok(newest.1);
-        }
-        let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
-        let profile =
-            profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))?;
-        // Its age counts from before the question: what the broker says may have changed since.
-        self.state().profiles.insert(node, (now, profile.clone()));
-        Ok(profile)
-    }
-
-    /// The transaction version to begin a transaction with, as the coordinator sees it now.
-    pub(crate) async fn transaction_version(&self, node: NodeId) -> Result<TransactionVersion, CallError> {
-        self.profile(node).await.map(|p| p.usable_transaction_version())
+/// The connection to a bootstrap server that is found to be this broker.
+fn adopted(state: &State, (place, purpose): &(Place, Purpose), address: &Address) -> Option<Connection> {
+    let serves = |((at, of), slot): &(&(Place, Purpose), &Slot)| {
+        let open = slot.connection.is_ready() && !slot.connection.is_closed();
+        matches!(at, Place::Bootstrap(_)) && of == purpose && slot.address == *address && open
+    };
+    match place {
+        Place::Node(_) => state.connections.iter().find(serves).map(|(_, slot)| slot.connection.clone()),
+        Place::Bootstrap(_) => None,
     }
 }
 

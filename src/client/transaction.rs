@@ -61,6 +61,8 @@ pub(super) struct Link {
     /// Bytes of sealed batches that are not acknowledged.
     unacked: AtomicUsize,
     freed: Notify,
+    /// Whether a request that adds partitions may still arrive.
+    late: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,8 @@ struct OpenTopic {
     topic: Topic,
     sticky: Sticky,
     partitions: Vec<Option<Open>>,
+    /// The partitions that the task was told of.
+    begun: Vec<bool>,
 }
 
 impl OpenTopic {
@@ -75,6 +79,7 @@ impl OpenTopic {
     fn learn(&mut self, newer: &Topic) {
         if newer.partitions() > self.topic.partitions() {
             self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| None));
+            self.begun.resize(self.partitions.len(), false);
             self.topic = newer.clone();
         }
     }
@@ -269,7 +274,7 @@ impl Transaction {
     pub async fn prepare(self) -> Result<Prepared, PrepareError> {
         let shared = Arc::clone(&self.shared);
         match self.end(Goal::Prepare).await {
-            Ending::Empty(next) => Ok(Prepared::Empty(TransactionalProducer { shared, next })),
+            Ending::Empty(next) => Ok(Prepared::Empty(TransactionalProducer::new(shared, next, None))),
             Ending::Prepared(committable) => Ok(Prepared::Ready(*committable)),
             Ending::Failed(cause)
             | Ending::Fenced(cause)
@@ -289,17 +294,18 @@ impl Transaction {
     /// that matters.
     pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
-        let asked = shared.router.clock.now();
-        let next = match self.end(Goal::Commit).await {
-            Ending::Empty(next) => next,
+        let (asked, link) = (shared.router.clock.now(), Arc::clone(&self.link));
+        let (next, ahead) = match self.end(Goal::Commit).await {
+            Ending::Empty(next) => (next, None),
             Ending::Prepared(committable) => {
-                resume::commit_own(Arc::clone(&shared), *committable, asked).await?
+                let late = link.late.load(Ordering::Acquire);
+                resume::commit_own(Arc::clone(&shared), *committable, (asked, late)).await?
             }
             Ending::Failed(cause) | Ending::Aborted(_, cause) => return Err(EndError::Failed(cause)),
             Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),
             Ending::Abandoned(cause) => return Err(EndError::Abandoned(cause)),
         };
-        Ok(TransactionalProducer { shared, next })
+        Ok(TransactionalProducer::new(shared, next, ahead))
     }
 
     /// Throws everything away.
@@ -312,7 +318,9 @@ impl Transaction {
     pub async fn abort(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
         match self.end(Goal::Abort).await {
-            Ending::Empty(next) | Ending::Aborted(next, _) => Ok(TransactionalProducer { shared, next }),
+            Ending::Empty(next) | Ending::Aborted(next, _) => {
+                Ok(TransactionalProducer::new(shared, next, None))
+            }
             Ending::Fenced(cause) => Err(EndError::Fenced(cause)),
             Ending::Failed(cause) | Ending::Abandoned(cause) => Err(EndError::Abandoned(cause)),
             Ending::Prepared(_) => Err(EndError::Outcome(Box::new(Outcome::Committed))),
@@ -378,6 +386,7 @@ impl Transaction {
         self.make_room(at, partition, &record, timestamp)?;
         let batch_bytes = self.shared.config.batch_bytes;
         let router = &self.shared.router;
+        let begins = self.topics[at].partitions[partition].is_none() && !self.topics[at].begun[partition];
         let open = self.topics[at].partitions[partition].get_or_insert_with(|| Open {
             builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
             numbers: Numbers::default(),
@@ -392,7 +401,20 @@ impl Transaction {
         }
         open.numbers.push(self.taken);
         self.taken += 1;
+        if begins {
+            self.begin_partition(at, partition);
+        }
         Ok((at, partition))
+    }
+
+    /// Tells the task of a partition's first record, so that it is a member of the transaction by the time its first batch is
+    /// to leave.
+    fn begin_partition(&mut self, at: usize, partition: usize) {
+        let topic = &mut self.topics[at];
+        topic.begun[partition] = true;
+        let partition = i32::try_from(partition).unwrap_or(i32::MAX);
+        // A task that is gone has left its cause behind; the next call reports it.
+        _ = self.commands.send(Command::Began(TopicPartition { topic: topic.topic.name().clone(), partition }));
     }
 
     /// Closes the partition's batch if the record does not fit, and sees to the limits.
@@ -433,6 +455,7 @@ impl Transaction {
                     topic: topic.clone(),
                     sticky: Sticky::new(Clock::seed(), count),
                     partitions: (0..count).map(|_| None).collect(),
+                    begun: (0..count).map(|_| false).collect(),
                 });
                 self.topics.len() - 1
             });
@@ -539,6 +562,11 @@ impl Link {
     fn cause(&self) -> Cause {
         let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
         cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
+    }
+
+    /// A request that adds partitions was not answered: it may arrive after the end.
+    pub(super) fn may_be_late(&self) {
+        self.late.store(true, Ordering::Release);
     }
 
     pub(super) fn free(&self, bytes: usize) {

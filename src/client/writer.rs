@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    ahead::Ahead,
     calls::{abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
     producer::{self, Next, Shared, TransactionalProducer},
@@ -19,7 +20,7 @@ use super::{
     transaction::{BatchState, Link, Transaction},
 };
 use crate::{
-    exchange::{AddPartitionsToTxn, DescribeTransactions, Produce, facts},
+    exchange::{AddPartitionsToTxn, Produce, facts},
     ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
     net::{CallError, Clock},
     proto::{
@@ -39,6 +40,8 @@ use crate::{
 /// What a handle tells its task.
 #[derive(Debug)]
 pub(super) enum Command {
+    /// The first record of a partition was taken.
+    Began(TopicPartition),
     Batches(Vec<Sealed>),
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
@@ -73,8 +76,8 @@ const ABANDON_AFTER: Duration = Duration::from_secs(60);
 pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
-    let TransactionalProducer { shared, next } = producer;
-    let task = run(Arc::clone(&shared), Arc::clone(&link), received, next);
+    let TransactionalProducer { shared, next, ahead } = producer;
+    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
@@ -84,14 +87,20 @@ async fn run(
     shared: Arc<Shared>,
     link: Arc<Link>,
     mut commands: mpsc::UnboundedReceiver<Command>,
-    next: Next,
+    (next, ahead): (Next, Option<Ahead>),
 ) {
-    let early = {
+    let (next, early) = {
         let mut early = VecDeque::new();
-        let mut identity = std::pin::pin!(producer::identity_for(&shared, next));
+        let mut identity = std::pin::pin!(async {
+            let next = match ahead {
+                Some(ahead) => ahead.reached(next).await,
+                None => next,
+            };
+            (next, producer::identity_for(&shared, next).await)
+        });
         loop {
             tokio::select! {
-                identity = &mut identity => break (identity, early),
+                (next, identity) = &mut identity => break (next, (identity, early)),
                 command = commands.recv() => match command {
                     Some(command) => early.push_back(command),
                     // Nobody is left to write. A takeover that is tried on could end what a successor of ours has
@@ -129,7 +138,7 @@ async fn refuse(
         };
         // Whoever asked may have gone.
         match command {
-            Command::Batches(_) => {}
+            Command::Began(_) | Command::Batches(_) => {}
             Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
             Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
             Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
@@ -256,6 +265,12 @@ impl Task {
 
     fn accept(&mut self, command: Command) {
         let input = match command {
+            // Brokers of V2 add it themselves, with its first batch.
+            Command::Began(_) if self.version >= TransactionVersion::V2 => return,
+            Command::Began(partition) => {
+                self.began_ms.get_or_insert_with(Clock::wall_ms);
+                Input::Began { partition }
+            }
             Command::Batches(batches) => {
                 for sealed in batches {
                     let input = self.take(sealed);
@@ -286,6 +301,10 @@ impl Task {
     }
 
     fn tell(&mut self, input: Input) {
+        use AddFact::CoordinatorMoved;
+        if matches!(input, Input::Added(CoordinatorMoved) | Input::OffsetsAdded(CoordinatorMoved)) {
+            self.link.may_be_late();
+        }
         // A command out of order is refused by the handle's type; a late fact changes nothing.
         _ = self.machine.accept(self.shared.router.clock.now(), input);
     }
@@ -459,9 +478,12 @@ impl Task {
     fn describe(&mut self) {
         let (shared, identity) = (Arc::clone(&self.shared), self.identity);
         let call = async move {
-            let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
-            let answer = ask_coordinator(&shared, call).await;
-            Input::Described { start_ms: answer.ok().and_then(|d| facts::start_of_open(&d, identity)) }
+            let found = shared.router.coordinator(&shared.transactional_id).await;
+            let described = match found {
+                Ok(Ok(node)) => shared.router.describe(node, &shared.transactional_id).await.ok(),
+                Ok(Err(_)) | Err(_) => None,
+            };
+            Input::Described { start_ms: described.and_then(|d| facts::start_of_open(&d, identity)) }
         };
         self.calls.push(call.boxed());
     }
@@ -490,10 +512,19 @@ impl Task {
         let call = async move {
             let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
             let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
-            if !stale.is_empty() {
-                // Without an answer nothing is known against them; the settled check compares once more.
-                _ = shared.router.metadata(Some(stale)).await;
-            }
+            let topics = async {
+                if !stale.is_empty() {
+                    // Without an answer nothing is known against them; the settled check compares once more.
+                    _ = shared.router.metadata(Some(stale)).await;
+                }
+            };
+            // The level is wanted next: by this transaction's end, and by the beginning of another.
+            let level = async {
+                if let Ok(Ok(node)) = shared.router.coordinator(&shared.transactional_id).await {
+                    shared.router.freshen_profile(node).await;
+                }
+            };
+            futures::future::join(topics, level).await;
             replaced(&shared, &ids).unwrap_or(Input::TopicsChecked)
         };
         self.calls.push(call.boxed());

@@ -16,7 +16,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    backoff::Backoff,
+    backoff::{self, Backoff},
     cause::{Cause, CauseKind},
     resume::{CoordinatorState, TransactionView},
     transaction::AbortFact,
@@ -33,6 +33,9 @@ pub enum Claim {
     Vacant,
     /// This pair of ours was the last one; whoever came after it is a rival.
     Renew(Identity),
+    /// The same, and the coordinator has just answered that the pair's transaction is ended: nothing can be open, so
+    /// InitProducerId is sent without a look. Only the first time: what comes later is as old as the wait before it.
+    Ended(Identity),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +212,7 @@ impl Initialize {
         let kind = match verdict {
             V::Granted => return self.finish(Ok(identity)),
             V::Retry => return self.again(now),
-            V::RetrySoon => return self.again_within(now, Duration::from_millis(20)),
+            V::RetrySoon => return self.again_soon(now),
             V::Relookup => return self.again_elsewhere(now),
             V::NotKnown => {
                 self.lost = true;
@@ -247,7 +250,7 @@ impl Initialize {
                     format!("another owner has a transaction open under the id, as {}", view.identity);
                 return self.finish(Err(Cause::new(CauseKind::Fenced, detail)));
             }
-            (Some(_), Claim::TakeOver) | (None, _) => {}
+            (Some(_), Claim::TakeOver | Claim::Ended(_)) | (None, _) => {}
         }
         self.send();
     }
@@ -282,6 +285,10 @@ impl Initialize {
         self.wait = None;
         match self.claim {
             Claim::TakeOver => self.send(),
+            Claim::Ended(own) => {
+                self.claim = Claim::Renew(own);
+                self.send();
+            }
             Claim::Vacant | Claim::Renew(_) => {
                 self.why = Why::Look;
                 self.effects.push_back(Effect::Describe);
@@ -292,7 +299,7 @@ impl Initialize {
     fn send(&mut self) {
         let own = match self.claim {
             Claim::TakeOver | Claim::Vacant => None,
-            Claim::Renew(own) => Some(own),
+            Claim::Renew(own) | Claim::Ended(own) => Some(own),
         };
         self.effects.push_back(Effect::Ask { own });
     }
@@ -301,11 +308,10 @@ impl Initialize {
         self.wait = Some(now.after(self.backoff.next_wait()));
     }
 
-    fn again_within(&mut self, now: Moment, most: Duration) {
-        // An abort that is under way is over in milliseconds; one whose partition has no leader is not.
+    fn again_soon(&mut self, now: Moment) {
+        let soon = backoff::soon(self.backoff.tries());
         let wait = self.backoff.next_wait();
-        let soon = if self.backoff.tries() < 20 { wait.min(most) } else { wait };
-        self.wait = Some(now.after(soon));
+        self.wait = Some(now.after(soon.map_or(wait, |soon| wait.min(soon))));
     }
 
     fn again_elsewhere(&mut self, now: Moment) {

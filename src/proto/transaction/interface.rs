@@ -26,6 +26,11 @@ pub enum Goal {
 /// Commands and facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
+    /// A partition is going to get its first batch. V1 adds it to the transaction meanwhile.
+    Began {
+        /// The partition.
+        partition: TopicPartition,
+    },
     /// A sealed batch.
     Batch {
         /// Where it goes.
