@@ -121,9 +121,9 @@ pub(crate) async fn producers(
             by_leader.entry(node).or_default().push(partition.clone());
         }
     }
-    let asked = by_leader.into_iter().map(|(node, partitions)| async move {
-        router.describe_producers(node, partitions).await
-    });
+    let asked = by_leader
+        .into_iter()
+        .map(|(node, partitions)| async move { router.describe_producers(node, partitions).await });
     let answers = futures::future::join_all(asked).await;
     let found = |p: &TopicPartition| answers.iter().flat_map(|a| a.iter()).find(|a| a.partition == *p);
     partitions.iter().map(|p| found(p).cloned()).collect()

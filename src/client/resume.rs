@@ -18,8 +18,8 @@ use crate::{
     proto::{
         committable::Committable,
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, PendingCause, Resume,
-            ResumeEffect, ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, PendingCause, Resume, ResumeEffect,
+            ResumeInput, ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
@@ -366,8 +366,7 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>, from: Moment) -> Learned {
-    let asked: Vec<_> =
-        committable.partitions.iter().map(|p| (p.topic_partition(), p.topic_id)).collect();
+    let asked: Vec<_> = committable.partitions.iter().map(|p| (p.topic_partition(), p.topic_id)).collect();
     match look::partitions_since(&router, &asked, from).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),
         None => ResumeInput::NoAnswer.into(),

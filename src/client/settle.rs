@@ -7,9 +7,7 @@ use crate::{
     ids::TopicPartition,
     net::Clock,
     proto::resume::PartitionMeta,
-    proto::settle::{
-        Settle, SettleEffect, SettleError, SettleInput, SettlePartition, SettleTarget, Settled,
-    },
+    proto::settle::{Settle, SettleEffect, SettleError, SettleInput, SettlePartition, SettleTarget, Settled},
 };
 
 /// Waits until the marker of a decision is on every partition, or is known to be missing for good.

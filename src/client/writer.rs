@@ -11,13 +11,15 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    accumulator::Sealed,
     ahead::Ahead,
-    calls::{abort, ask_coordinator, produced, replaced, topic_replaced},
+    calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
+    link::{BatchState, Link},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
     router::Purpose,
-    transaction::{BatchState, Link, Transaction},
+    transaction::Transaction,
 };
 use crate::{
     exchange::{AddPartitionsToTxn, Produce, facts},
@@ -40,23 +42,12 @@ use crate::{
 /// What a handle tells its task.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// The first record of a partition was taken.
-    Began(TopicPartition),
+    /// The first record of each of these partitions was taken.
+    Began(Vec<TopicPartition>),
     Batches(Vec<Sealed>),
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
     End(Goal, oneshot::Sender<Ending>),
-}
-
-/// A batch that was closed.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) partition: TopicPartition,
-    pub(super) topic_id: TopicId,
-    pub(super) batch: SealedBatch,
-    pub(super) numbers: Arc<Numbers>,
-    pub(super) since: Moment,
-    pub(super) tracked: Option<watch::Sender<BatchState>>,
 }
 
 /// How the transaction ended, for its handle.
@@ -195,7 +186,7 @@ impl Task {
                 TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
                 TransactionVersion::V2 => FirstBatch::Pipelined,
             },
-            request_bytes: shared.config.request_bytes,
+            request_bytes: shared.config.batching.request_bytes,
             retry: shared.config.retry_backoff,
             retry_max: shared.config.retry_backoff_max,
         };
@@ -265,11 +256,11 @@ impl Task {
 
     fn accept(&mut self, command: Command) {
         let input = match command {
-            // Brokers of V2 add it themselves, with its first batch.
+            // Brokers of V2 add them themselves, with their first batch.
             Command::Began(_) if self.version >= TransactionVersion::V2 => return,
-            Command::Began(partition) => {
+            Command::Began(partitions) => {
                 self.began_ms.get_or_insert_with(Clock::wall_ms);
-                Input::Began { partition }
+                Input::Began { partitions }
             }
             Command::Batches(batches) => {
                 for sealed in batches {
@@ -507,27 +498,8 @@ impl Task {
     }
 
     fn check_topics(&mut self, anew: bool) {
-        let shared = Arc::clone(&self.shared);
-        let ids = self.topic_ids.clone();
-        let call = async move {
-            let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
-            let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
-            let topics = async {
-                if !stale.is_empty() {
-                    // Without an answer nothing is known against them; the settled check compares once more.
-                    _ = shared.router.metadata(Some(stale)).await;
-                }
-            };
-            // The level is wanted next: by this transaction's end, and by the beginning of another.
-            let level = async {
-                if let Ok(Ok(node)) = shared.router.coordinator(&shared.transactional_id).await {
-                    shared.router.freshen_profile(node).await;
-                }
-            };
-            futures::future::join(topics, level).await;
-            replaced(&shared, &ids).unwrap_or(Input::TopicsChecked)
-        };
-        self.calls.push(call.boxed());
+        let (shared, ids) = (Arc::clone(&self.shared), self.topic_ids.clone());
+        self.calls.push(async move { calls::check_topics(&shared, &ids, anew).await }.boxed());
     }
 
     /// Tells how it ended; hands back a committable that nobody is there to take.

@@ -170,8 +170,7 @@ impl Call for DescribeAll {
 }
 
 fn describe_frame(head: &Head, ids: &[TransactionalId]) -> Result<Vec<Bytes>, ExchangeError> {
-    let message =
-        DescribeTransactionsRequest::default().with_transactional_ids(ids.iter().map(id).collect());
+    let message = DescribeTransactionsRequest::default().with_transactional_ids(ids.iter().map(id).collect());
     frame_message(Api::DescribeTransactions, head, &message)
 }
 

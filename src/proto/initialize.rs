@@ -373,6 +373,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_whose_end_was_just_answered_is_renewed_without_a_look_once() {
+        let own = OWN.unwrap();
+        let mut m = Initialize::new(Moment(0), Claim::Ended(own), Duration::from_secs(60), 1);
+        assert_eq!(m.poll_effect(), Some(Effect::Ask { own: OWN }));
+        assert_eq!(feed(&mut m, 0, answer(V::RetrySoon)), []);
+        // Time has passed, and the id may have a new owner.
+        assert_eq!(feed(&mut m, 20, Input::Tick), [Effect::Describe]);
+        let effects = feed(&mut m, 21, view(CoordinatorState::Ongoing, 9));
+        assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()), "it is spared");
+    }
+
+    #[test]
     fn a_rival_is_reported() {
         let mut m = start(OWN);
         let effects = feed(&mut m, 0, answer(V::Fenced));

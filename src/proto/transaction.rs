@@ -149,7 +149,7 @@ impl Transaction {
             return Ok(());
         }
         match input {
-            Input::Began { partition } => self.begin(now, partition)?,
+            Input::Began { partitions } => self.begin(now, partitions)?,
             Input::Batch { partition, batch, leader } => self.take(partition, batch, leader)?,
             Input::Offsets { offsets, deadline } => self.take_offsets(offsets, deadline)?,
             Input::Flush => self.flush()?,
@@ -195,19 +195,18 @@ impl Transaction {
             .min()
     }
 
-    fn begin(&mut self, now: Moment, partition: TopicPartition) -> Result<(), Misuse> {
+    fn begin(&mut self, now: Moment, partitions: Vec<TopicPartition>) -> Result<(), Misuse> {
         match self.state {
             State::Open => {}
             // The failure was said already.
             State::AbortRequired(_) => return Ok(()),
             State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
         }
-        if self.is_to_be_added(&partition) {
-            if self.to_add.is_empty() {
-                self.add_at = now.after(ADD_WAIT);
-            }
-            self.to_add.insert(partition);
+        if self.to_add.is_empty() {
+            self.add_at = now.after(ADD_WAIT);
         }
+        let new: Vec<_> = partitions.into_iter().filter(|p| self.is_to_be_added(p)).collect();
+        self.to_add.extend(new);
         Ok(())
     }
 

@@ -86,14 +86,9 @@ impl Router {
     }
 
     /// What a coordinator says of a transactional id.
-    pub(crate) async fn describe(
-        &self,
-        node: NodeId,
-        id: &TransactionalId,
-    ) -> Result<Described, CallError> {
-        let put = |ids| async move {
-            self.ask(node, Purpose::Control, DescribeAll::of(ids)).await.map(Arc::new)
-        };
+    pub(crate) async fn describe(&self, node: NodeId, id: &TransactionalId) -> Result<Described, CallError> {
+        let put =
+            |ids| async move { self.ask(node, Purpose::Control, DescribeAll::of(ids)).await.map(Arc::new) };
         let all = self.together.at(node).transactions.ask(id.clone(), put).await?;
         let ours = all.iter().find(|(of, _)| of == id).map(|(_, described)| described.clone());
         ours.ok_or_else(|| {

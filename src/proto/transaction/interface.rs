@@ -26,10 +26,10 @@ pub enum Goal {
 /// Commands and facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// A partition is going to get its first batch. V1 adds it to the transaction meanwhile.
+    /// These partitions are going to get their first batch. V1 adds them to the transaction meanwhile.
     Began {
-        /// The partition.
-        partition: TopicPartition,
+        /// The partitions.
+        partitions: Vec<TopicPartition>,
     },
     /// A sealed batch.
     Batch {
