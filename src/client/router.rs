@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,6 +57,8 @@ pub(crate) struct Router {
     /// Held by who looks at leaders on behalf of several.
     looking: tokio::sync::Mutex<()>,
     together: Together,
+    /// Whether a marker was not on its partition yet when it was looked for directly behind the answer to EndTxn.
+    markers_late: AtomicBool,
     connector: Arc<dyn Connector>,
     state: Mutex<State>,
 }
@@ -112,17 +117,16 @@ impl Router {
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
         let (clock, buffers) = (Clock::start(), Buffers::default());
         let looking = tokio::sync::Mutex::default();
-        let together = Together::default();
-        Self { config, clock, buffers, looking, together, connector, state: Mutex::new(state) }
+        let (together, markers_late) = (Together::default(), AtomicBool::new(false));
+        let state = Mutex::new(state);
+        Self { config, clock, buffers, looking, together, markers_late, connector, state }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
     pub(crate) fn sibling(&self) -> Self {
-        let connector = Arc::clone(&self.connector);
-        let (config, buffers) = (self.config.clone(), Buffers::default());
-        let looking = tokio::sync::Mutex::default();
-        let together = Together::default();
-        Self { config, clock: self.clock, buffers, looking, together, connector, state: Mutex::default() }
+        let mut sibling = Self::new(self.config.clone(), Arc::clone(&self.connector));
+        sibling.clock = self.clock;
+        sibling
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,16 +148,34 @@ impl Router {
         self.state().topics_at.get(name).is_none_or(|told| now.since(*told) >= FRESH)
     }
 
+    /// Whether markers take longer here than the answer to EndTxn.
+    pub(crate) fn markers_are_late(&self) -> bool {
+        self.markers_late.load(Ordering::Relaxed)
+    }
+
+    /// They do.
+    pub(crate) fn saw_late_marker(&self) {
+        self.markers_late.store(true, Ordering::Relaxed);
+    }
+
     /// How many partitions a topic has, as far as is known.
     pub(crate) fn partitions(&self, name: &TopicName) -> usize {
         self.state().cluster.partitions(name)
     }
 
-    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader.
+    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader, of
+    /// which nothing bad is known since.
     pub(crate) fn is_led(&self, partition: &TopicPartition, id: TopicId, from: Moment) -> bool {
-        self.state().topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from)
-            && self.topic_id(&partition.topic) == id
-            && self.leader(partition).is_some()
+        let state = self.state();
+        let asked = state.topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from);
+        if !asked || state.cluster.topic_id(&partition.topic) != id {
+            return false;
+        }
+        let Some(node) = state.cluster.leader(partition) else { return false };
+        let lost = |((place, _), slot): (&(Place, Purpose), &Slot)| {
+            *place == Place::Node(node) && slot.connection.is_closed()
+        };
+        !state.connections.iter().any(lost)
     }
 
     /// Whether [`coordinator`](Self::coordinator) is known without asking.

@@ -7,7 +7,9 @@ use crate::{
     ids::TopicPartition,
     net::Clock,
     proto::resume::PartitionMeta,
-    proto::settle::{Settle, SettleEffect, SettleError, SettleInput, SettlePartition, SettleTarget, Settled},
+    proto::settle::{
+        ProducersSeen, Settle, SettleEffect, SettleError, SettleInput, SettlePartition, SettleTarget, Settled,
+    },
 };
 
 /// Waits until the marker of a decision is on every partition, or is known to be missing for good.
@@ -19,6 +21,9 @@ pub(crate) async fn settle(
     let clock = router.clock;
     let partitions = target.partitions.clone();
     let mut machine = Settle::new(clock.now(), target, patience, Clock::seed());
+    if router.markers_are_late() {
+        machine = machine.later(clock.now());
+    }
     loop {
         let mut input = None;
         while let Some(effect) = machine.poll_effect() {
@@ -58,7 +63,11 @@ async fn answer(
             let chosen: Vec<TopicPartition> = chosen.map(|p| p.partition.clone()).collect();
             let answers = look::producers(router, &chosen).await;
             let producer_id = target.identity.producer_id;
-            SettleInput::Producers(answers.iter().map(|a| look::seen(a.as_ref(), producer_id)).collect())
+            let seen: Vec<_> = answers.iter().map(|a| look::seen(a.as_ref(), producer_id)).collect();
+            if seen.iter().any(|seen| matches!(seen, ProducersSeen::Open(_))) {
+                router.saw_late_marker();
+            }
+            SettleInput::Producers(seen)
         }
         SettleEffect::DescribeTransaction => {
             SettleInput::Described(look::described(router, &target.transactional_id).await)

@@ -303,6 +303,16 @@ impl Settle {
         settle
     }
 
+    /// The same, begun a moment later: where markers take longer than the answer, a look at once would be in vain.
+    #[must_use]
+    pub fn later(mut self, now: Moment) -> Self {
+        if self.result().is_none() {
+            self.effects.clear();
+            self.wait(now);
+        }
+        self
+    }
+
     /// Takes a fact.
     ///
     /// # Errors

@@ -64,6 +64,16 @@ fn still(settle: &mut Settle, seen: Vec<ProducersSeen>) -> Option<SettleEffect> 
 }
 
 #[test]
+fn where_markers_are_late_the_first_look_waits() {
+    let mut settle = machine().later(Moment(0));
+    assert_eq!(settle.poll_effect(), None);
+    let until = settle.next_deadline().unwrap();
+    assert!(until <= Moment(0).after(FIRST_WAIT));
+    settle.handle(until, SettleInput::Tick).unwrap();
+    assert_eq!(settle.poll_effect(), Some(SettleEffect::CheckTopics(vec![0, 1])));
+}
+
+#[test]
 fn in_the_first_milliseconds_only_the_producers_are_asked_again() {
     let mut settle = machine();
     settle.poll_effect();

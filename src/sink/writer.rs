@@ -322,7 +322,8 @@ impl SinkWriter {
 
     /// The id that the next transaction will have, as far as is known now, if ids are used again.
     fn next_id(&self) -> Option<(Slot, TransactionalId)> {
-        let slot = self.pool.next(self.checkpoint + 1).ok().filter(|_| self.pool.gives_out_again())?;
+        let slot =
+            self.pool.next(self.checkpoint.saturating_add(1)).ok().filter(|_| self.pool.gives_out_again())?;
         Background::<()>::is_possible().then(|| (slot, self.pool.id(slot)))
     }
 
