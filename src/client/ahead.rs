@@ -2,15 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    producer::{Next, Shared, acquire, identity_for},
-    router::FRESH,
-};
-use crate::{
-    ids::{Identity, Moment},
-    net::Background,
-    proto::{cause::Cause, initialize::Claim},
-};
+use super::producer::{Next, Shared, identity_for};
+use crate::{net::Background, proto::cause::Cause};
 
 /// What is under way for a producer's next transaction. It ends with its producer: a takeover that is tried on could end
 /// what a successor of ours has prepared meanwhile.
@@ -32,19 +25,6 @@ impl Ahead {
                 shared.router.freshen_profile(node).await;
             }
             Ok(next.with(identity, version))
-        }))
-    }
-
-    /// Renews the pair of a transaction that was ended with EndTxn 4 or older. The coordinator has just said so, so it need
-    /// not be asked whether anything is open under the pair: unless `since`, when the end was asked for, is long ago, for
-    /// then this process may have been asleep, and the id have a new owner.
-    ///
-    /// Must be called within a tokio runtime.
-    pub(super) fn after_end(shared: Arc<Shared>, own: Identity, since: Moment) -> Self {
-        Self(Background::start(async move {
-            let is_new = shared.router.clock.now().since(since) < FRESH;
-            let claim = if is_new { Claim::Ended(own) } else { Claim::Renew(own) };
-            acquire(&shared, claim).await.map(Next::Fresh)
         }))
     }
 

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
 use super::{
-    ahead::Ahead,
     error::{ClientError, EndError},
     evidence, look,
     producer::{Next, Shared},
@@ -148,7 +147,7 @@ pub(super) async fn commit_own(
     shared: Arc<Shared>,
     committable: Committable,
     (asked, late): (Moment, bool),
-) -> Result<(Next, Option<Ahead>), EndError> {
+) -> Result<Next, EndError> {
     let commit = commit_now(shared, committable.clone(), (asked, late));
     #[expect(clippy::disallowed_methods, reason = "half a commit is worse than one that nobody waits for")]
     let done = tokio::spawn(commit).await;
@@ -163,20 +162,17 @@ async fn commit_now(
     shared: Arc<Shared>,
     committable: Committable,
     (asked, late): (Moment, bool),
-) -> Result<(Next, Option<Ahead>), EndError> {
+) -> Result<Next, EndError> {
     let (identity, began) = (committable.identity, shared.router.clock.now());
     let resume = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).seen_from(asked);
     match resume.commit().await {
         Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: Some(next) }) => {
-            Ok((Next::Returned(next), None))
+            Ok(Next::Returned(next))
         }
         // What arrives late could open a transaction under the pair: whoever renews it looks first.
-        Ok(Resumed { outcome: Outcome::Committed, next: None }) if !late => {
-            let ahead = Ahead::after_end(Arc::clone(&shared), identity, began);
-            Ok((Next::Used(identity), Some(ahead)))
-        }
+        Ok(Resumed { outcome: Outcome::Committed, next: None }) if !late => Ok(Next::Ended(identity, began)),
         Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: None }) => {
-            Ok((Next::Used(identity), None))
+            Ok(Next::Used(identity))
         }
         Ok(Resumed { outcome, .. }) => Err(EndError::Outcome(Box::new(outcome))),
         Err(error) => Err(EndError::Pending { committable: Box::new(committable), error }),

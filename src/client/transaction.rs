@@ -176,7 +176,7 @@ impl Transaction {
     pub async fn prepare(self) -> Result<Prepared, PrepareError> {
         let shared = Arc::clone(&self.shared);
         match self.end(Goal::Prepare).await {
-            Ending::Empty(next) => Ok(Prepared::Empty(TransactionalProducer::new(shared, next, None))),
+            Ending::Empty(next) => Ok(Prepared::Empty(TransactionalProducer::new(shared, next))),
             Ending::Prepared(committable) => Ok(Prepared::Ready(*committable)),
             Ending::Failed(cause)
             | Ending::Fenced(cause)
@@ -197,8 +197,8 @@ impl Transaction {
     pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
         let (asked, link) = (shared.router.clock.now(), Arc::clone(&self.link));
-        let (next, ahead) = match self.end(Goal::Commit).await {
-            Ending::Empty(next) => (next, None),
+        let next = match self.end(Goal::Commit).await {
+            Ending::Empty(next) => next,
             Ending::Prepared(committable) => {
                 resume::commit_own(Arc::clone(&shared), *committable, (asked, link.is_late())).await?
             }
@@ -206,7 +206,7 @@ impl Transaction {
             Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),
             Ending::Abandoned(cause) => return Err(EndError::Abandoned(cause)),
         };
-        Ok(TransactionalProducer::new(shared, next, ahead))
+        Ok(TransactionalProducer::new(shared, next))
     }
 
     /// Throws everything away.
@@ -219,9 +219,7 @@ impl Transaction {
     pub async fn abort(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
         match self.end(Goal::Abort).await {
-            Ending::Empty(next) | Ending::Aborted(next, _) => {
-                Ok(TransactionalProducer::new(shared, next, None))
-            }
+            Ending::Empty(next) | Ending::Aborted(next, _) => Ok(TransactionalProducer::new(shared, next)),
             Ending::Fenced(cause) => Err(EndError::Fenced(cause)),
             Ending::Failed(cause) | Ending::Abandoned(cause) => Err(EndError::Abandoned(cause)),
             Ending::Prepared(_) => Err(EndError::Outcome(Box::new(Outcome::Committed))),

@@ -535,9 +535,12 @@ impl Task {
     fn unused(&self, next: Next) -> Next {
         match next {
             Next::Returned(identity) if identity == self.identity => next,
-            Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
-                Next::Fresh(self.identity)
-            }
+            Next::Bare
+            | Next::Vacant
+            | Next::Used(_)
+            | Next::Ended(..)
+            | Next::Fresh(_)
+            | Next::Returned(_) => Next::Fresh(self.identity),
         }
     }
 
