@@ -41,7 +41,7 @@ async fn requests(profile: &str, partitions: i32) -> BTreeMap<Api, usize> {
     for number in 0..3 {
         if number == 2 {
             settled(&client).await;
-            // As a pool has it. What V1 asks for the next transaction after the last commit counts.
+            // As a pool has it.
             producer.prefetch().await.unwrap();
             before = broker.journal().len();
         }
@@ -87,7 +87,7 @@ async fn a_transaction_v2_asks_the_same_whatever_its_partitions() {
 #[tokio::test]
 async fn a_transaction_v1_asks_the_same_whatever_its_partitions() {
     let most = [
-        (Api::InitProducerId, 1),
+        // The identity is there.
         (Api::AddPartitionsToTxn, 1),
         (Api::Produce, 1),
         (Api::EndTxn, 1),

@@ -18,8 +18,6 @@ pub(super) struct Link {
     /// Bytes of closed batches that are not acknowledged.
     unacked: AtomicUsize,
     freed: Notify,
-    /// Whether a request that adds partitions may still arrive.
-    late: AtomicBool,
 }
 
 /// What is known of a batch; `None` while it is under way.
@@ -69,16 +67,6 @@ impl Link {
     pub(super) fn free(&self, bytes: usize) {
         self.unacked.fetch_sub(bytes, Ordering::AcqRel);
         self.freed.notify_waiters();
-    }
-
-    /// A request that adds partitions was not answered: it may arrive after the end.
-    pub(super) fn may_be_late(&self) {
-        self.late.store(true, Ordering::Release);
-    }
-
-    /// Whether a request that adds partitions may still arrive.
-    pub(super) fn is_late(&self) -> bool {
-        self.late.load(Ordering::Acquire)
     }
 
     /// Done when memory became free, or everything failed, after this was called.

@@ -12,13 +12,13 @@ use super::{
     ahead::Ahead,
     calls,
     error::ClientError,
-    router::{FRESH, Purpose, Router},
+    router::{Purpose, Router},
     transaction::Transaction,
     writer,
 };
 use crate::{
     exchange::{InitProducerId, facts},
-    ids::{Identity, Moment, TransactionalId},
+    ids::{Identity, TransactionalId},
     net::{CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
@@ -197,8 +197,6 @@ pub(crate) enum Next {
     Vacant,
     /// A pair of ours that was used: the form that names it.
     Used(Identity),
-    /// The same; its coordinator has answered that its transaction is ended, to a request of after this moment.
-    Ended(Identity, Moment),
     /// A pair that InitProducerId has just granted.
     Fresh(Identity),
     /// A pair that an EndTxn of version 5 returned; good for transactions V2 only.
@@ -232,19 +230,16 @@ impl Next {
     pub(super) fn with(self, identity: Identity, version: TransactionVersion) -> Self {
         match self {
             Self::Returned(_) if version >= TransactionVersion::V2 => self,
-            Self::Bare
-            | Self::Vacant
-            | Self::Used(_)
-            | Self::Ended(..)
-            | Self::Fresh(_)
-            | Self::Returned(_) => Self::Fresh(identity),
+            Self::Bare | Self::Vacant | Self::Used(_) | Self::Fresh(_) | Self::Returned(_) => {
+                Self::Fresh(identity)
+            }
         }
     }
 
     /// True when InitProducerId comes before a transaction, as far as is known.
     fn is_to_be_asked(self) -> bool {
         match self {
-            Self::Bare | Self::Vacant | Self::Used(_) | Self::Ended(..) => true,
+            Self::Bare | Self::Vacant | Self::Used(_) => true,
             Self::Fresh(_) | Self::Returned(_) => false,
         }
     }
@@ -325,12 +320,8 @@ pub(crate) async fn identity_for(
         Next::Fresh(identity) | Next::Returned(identity) => identity,
         Next::Bare => acquire(shared, Claim::TakeOver).await?,
         Next::Vacant => acquire(shared, Claim::Vacant).await?,
-        Next::Used(own) | Next::Ended(own, _) if cfg!(planted_bug = "reuse-the-epoch") => own,
-        // Later, this process may have been asleep, and the id have a new owner: then it is looked at first.
-        Next::Ended(own, since) if shared.router.clock.now().since(since) < FRESH => {
-            acquire(shared, Claim::Ended(own)).await?
-        }
-        Next::Used(own) | Next::Ended(own, _) => acquire(shared, Claim::Renew(own)).await?,
+        Next::Used(own) if cfg!(planted_bug = "reuse-the-epoch") => own,
+        Next::Used(own) => acquire(shared, Claim::Renew(own)).await?,
     };
     let mut backoff =
         crate::proto::backoff::Backoff::new(Duration::from_millis(20), Duration::from_secs(1), Clock::seed());
@@ -354,7 +345,7 @@ pub(crate) async fn identity_for(
         Next::Returned(own) if version < TransactionVersion::V2 => {
             Ok((acquire(shared, Claim::Renew(own)).await?, version))
         }
-        Next::Bare | Next::Vacant | Next::Used(_) | Next::Ended(..) | Next::Fresh(_) | Next::Returned(_) => {
+        Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
             Ok((identity, version))
         }
     }
@@ -368,7 +359,7 @@ pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, C
     }
     let clock = shared.router.clock;
     let mut machine = Initialize::new(clock.now(), claim, shared.router.config.max_block, Clock::seed());
-    if matches!(claim, Claim::Renew(own) | Claim::Ended(own) if *shared.renewing() == Some(own)) {
+    if matches!(claim, Claim::Renew(own) if *shared.renewing() == Some(own)) {
         machine = machine.after_lost_answer();
     }
     let mut call: Option<BoxFuture<'_, Input>> = None;

@@ -142,13 +142,13 @@ fn check_cluster(router: &Router, committable: &Committable) -> Result<(), Commi
 }
 
 /// Commits a transaction of this process that was made ready for it. The commit goes on when nobody waits for it. What is
-/// known of leaders must not be older than `asked`; `late`: a request that adds partitions may still arrive.
+/// known of leaders must not be older than `asked`.
 pub(super) async fn commit_own(
     shared: Arc<Shared>,
     committable: Committable,
-    (asked, late): (Moment, bool),
+    asked: Moment,
 ) -> Result<Next, EndError> {
-    let commit = commit_now(shared, committable.clone(), (asked, late));
+    let commit = commit_now(shared, committable.clone(), asked);
     #[expect(clippy::disallowed_methods, reason = "half a commit is worse than one that nobody waits for")]
     let done = tokio::spawn(commit).await;
     done.unwrap_or_else(|_| {
@@ -158,19 +158,13 @@ pub(super) async fn commit_own(
     })
 }
 
-async fn commit_now(
-    shared: Arc<Shared>,
-    committable: Committable,
-    (asked, late): (Moment, bool),
-) -> Result<Next, EndError> {
-    let (identity, began) = (committable.identity, shared.router.clock.now());
+async fn commit_now(shared: Arc<Shared>, committable: Committable, asked: Moment) -> Result<Next, EndError> {
+    let identity = committable.identity;
     let resume = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).seen_from(asked);
     match resume.commit().await {
         Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: Some(next) }) => {
             Ok(Next::Returned(next))
         }
-        // What arrives late could open a transaction under the pair: whoever renews it looks first.
-        Ok(Resumed { outcome: Outcome::Committed, next: None }) if !late => Ok(Next::Ended(identity, began)),
         Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: None }) => {
             Ok(Next::Used(identity))
         }

@@ -196,11 +196,11 @@ impl Transaction {
     /// that matters.
     pub async fn commit(self) -> Result<TransactionalProducer, EndError> {
         let shared = Arc::clone(&self.shared);
-        let (asked, link) = (shared.router.clock.now(), Arc::clone(&self.link));
+        let asked = shared.router.clock.now();
         let next = match self.end(Goal::Commit).await {
             Ending::Empty(next) => next,
             Ending::Prepared(committable) => {
-                resume::commit_own(Arc::clone(&shared), *committable, (asked, link.is_late())).await?
+                resume::commit_own(Arc::clone(&shared), *committable, asked).await?
             }
             Ending::Failed(cause) | Ending::Aborted(_, cause) => return Err(EndError::Failed(cause)),
             Ending::Fenced(cause) => return Err(EndError::Fenced(cause)),

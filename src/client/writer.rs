@@ -292,10 +292,6 @@ impl Task {
     }
 
     fn tell(&mut self, input: Input) {
-        use AddFact::CoordinatorMoved;
-        if matches!(input, Input::Added(CoordinatorMoved) | Input::OffsetsAdded(CoordinatorMoved)) {
-            self.link.may_be_late();
-        }
         // A command out of order is refused by the handle's type; a late fact changes nothing.
         _ = self.machine.accept(self.shared.router.clock.now(), input);
     }
@@ -535,12 +531,9 @@ impl Task {
     fn unused(&self, next: Next) -> Next {
         match next {
             Next::Returned(identity) if identity == self.identity => next,
-            Next::Bare
-            | Next::Vacant
-            | Next::Used(_)
-            | Next::Ended(..)
-            | Next::Fresh(_)
-            | Next::Returned(_) => Next::Fresh(self.identity),
+            Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
+                Next::Fresh(self.identity)
+            }
         }
     }
 

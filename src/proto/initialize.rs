@@ -33,9 +33,6 @@ pub enum Claim {
     Vacant,
     /// This pair of ours was the last one; whoever came after it is a rival.
     Renew(Identity),
-    /// The same, and the coordinator has just answered that the pair's transaction is ended: nothing can be open, so
-    /// InitProducerId is sent without a look. Only the first time: what comes later is as old as the wait before it.
-    Ended(Identity),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,7 +247,7 @@ impl Initialize {
                     format!("another owner has a transaction open under the id, as {}", view.identity);
                 return self.finish(Err(Cause::new(CauseKind::Fenced, detail)));
             }
-            (Some(_), Claim::TakeOver | Claim::Ended(_)) | (None, _) => {}
+            (Some(_), Claim::TakeOver) | (None, _) => {}
         }
         self.send();
     }
@@ -285,10 +282,6 @@ impl Initialize {
         self.wait = None;
         match self.claim {
             Claim::TakeOver => self.send(),
-            Claim::Ended(own) => {
-                self.claim = Claim::Renew(own);
-                self.send();
-            }
             Claim::Vacant | Claim::Renew(_) => {
                 self.why = Why::Look;
                 self.effects.push_back(Effect::Describe);
@@ -299,7 +292,7 @@ impl Initialize {
     fn send(&mut self) {
         let own = match self.claim {
             Claim::TakeOver | Claim::Vacant => None,
-            Claim::Renew(own) | Claim::Ended(own) => Some(own),
+            Claim::Renew(own) => Some(own),
         };
         self.effects.push_back(Effect::Ask { own });
     }
@@ -370,18 +363,6 @@ mod tests {
         assert_eq!(feed(&mut m, 0, answer(V::RetrySoon)), []);
         assert_eq!(feed(&mut m, 20, Input::Tick), [Effect::Ask { own: None }]);
         assert_eq!(feed(&mut m, 21, answer(V::Granted)), [Effect::Done(Ok(Identity::new(7, 4)))]);
-    }
-
-    #[test]
-    fn a_pair_whose_end_was_just_answered_is_renewed_without_a_look_once() {
-        let own = OWN.unwrap();
-        let mut m = Initialize::new(Moment(0), Claim::Ended(own), Duration::from_secs(60), 1);
-        assert_eq!(m.poll_effect(), Some(Effect::Ask { own: OWN }));
-        assert_eq!(feed(&mut m, 0, answer(V::RetrySoon)), []);
-        // Time has passed, and the id may have a new owner.
-        assert_eq!(feed(&mut m, 20, Input::Tick), [Effect::Describe]);
-        let effects = feed(&mut m, 21, view(CoordinatorState::Ongoing, 9));
-        assert!(matches!(&effects[..], [Effect::Done(Err(c))] if c.is_fenced()), "it is spared");
     }
 
     #[test]

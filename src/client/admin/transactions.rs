@@ -244,10 +244,7 @@ impl Admin {
         let builder = ProducerBuilder::new(std::sync::Arc::clone(&self.router), id.clone());
         let producer = builder.transaction_timeout(timeout).init().await?;
         Ok(match producer.next {
-            Next::Fresh(identity)
-            | Next::Returned(identity)
-            | Next::Used(identity)
-            | Next::Ended(identity, _) => Some(identity),
+            Next::Fresh(identity) | Next::Returned(identity) | Next::Used(identity) => Some(identity),
             Next::Bare | Next::Vacant => None,
         })
     }
