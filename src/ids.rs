@@ -72,6 +72,12 @@ impl Moment {
         Self(self.0.saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
+    /// This moment moved `by` into the past, as far as that goes.
+    #[must_use]
+    pub fn before(self, by: std::time::Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
+    }
+
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> std::time::Duration {

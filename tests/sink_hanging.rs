@@ -249,12 +249,19 @@ async fn records_of_a_hanging_fence_never_become_visible() {
     for profile in both() {
         let l = Lonely::new(profile, Reuse::WhenSettled).await;
         orphan(&l).await;
+        let id = format!("{}-0-0", l.config.prefix.as_str());
         // The restart fences while the partition has no leader; its records come back under another id.
         let recovering = tokio::spawn({
             let sink = l.sink();
             async move { sink.recover_share(Share { subtask: 0, total: 1 }, SinkState::default(), &|_| {}).await }
         });
-        while l.b.broker.requests(kafka_2pc::broker::Api::InitProducerId) < 2 {
+        let fenced = || {
+            let journal = l.b.broker.journal();
+            let under = |e: &&kafka_2pc::broker::JournalEntry| e.keys.names(&id);
+            journal.iter().filter(|e| e.api == kafka_2pc::broker::Api::InitProducerId).filter(under).count()
+                > 1
+        };
+        while !fenced() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         tokio::time::sleep(Duration::from_millis(30)).await;

@@ -25,6 +25,26 @@ pub(super) fn replaced(shared: &Shared, ids: &HashMap<TopicName, TopicId>) -> Op
     ids.iter().find(other).map(|(name, _)| topic_replaced(name))
 }
 
+/// Makes sure that no topic is known to be another one now. Ids that brokers told a moment ago count, unless `anew`.
+pub(super) async fn check_topics(shared: &Shared, ids: &HashMap<TopicName, TopicId>, anew: bool) -> Input {
+    let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
+    let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
+    let topics = async {
+        if !stale.is_empty() {
+            // Without an answer nothing is known against them; the settled check compares once more.
+            _ = shared.router.metadata(Some(stale)).await;
+        }
+    };
+    // The level is wanted next: by this transaction's end, and by the beginning of another.
+    let level = async {
+        if let Ok(Ok(node)) = shared.router.coordinator(&shared.transactional_id).await {
+            shared.router.freshen_profile(node).await;
+        }
+    };
+    futures::future::join(topics, level).await;
+    replaced(shared, ids).unwrap_or(Input::TopicsChecked)
+}
+
 pub(super) fn topic_replaced(name: &TopicName) -> Input {
     let detail = format!("topic {name} was deleted and created anew under the same name");
     Input::TopicReplaced(Cause::new(CauseKind::UnknownTopic, detail))

@@ -13,10 +13,8 @@ use super::{
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{
-        BrokerSetting, DescribeProducers, DescribeTransactions, ListTransactions, PartitionProducers, facts,
-    },
-    ids::{NodeId, ProducerId, TopicName, TopicPartition, TransactionalId},
+    exchange::{BrokerSetting, DescribeTransactions, ListTransactions, PartitionProducers, facts},
+    ids::{Moment, NodeId, ProducerId, TopicId, TopicName, TopicPartition, TransactionalId},
     net::{Background, CallError, Clock},
     proto::{
         backoff::Backoff,
@@ -63,10 +61,31 @@ pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -
     Some(partitions.iter().map(meta).collect())
 }
 
+/// The same for partitions of topics that had these ids, not older than `from`. Several who ask for the same at once, as the
+/// commits of one checkpoint do, ask brokers once.
+pub(crate) async fn partitions_since(
+    router: &Router,
+    asked: &[(TopicPartition, TopicId)],
+    from: Moment,
+) -> Option<Vec<PartitionMeta>> {
+    let known = || asked.iter().all(|(partition, id)| router.is_led(partition, *id, from));
+    let turn = if known() { None } else { router.turn_to_look().await };
+    if known() {
+        drop(turn);
+        let led = |(partition, id): &(TopicPartition, TopicId)| PartitionMeta::Known {
+            topic_id: *id,
+            leader: router.leader(partition),
+        };
+        return Some(asked.iter().map(led).collect());
+    }
+    let places: Vec<_> = asked.iter().map(|(partition, _)| partition.clone()).collect();
+    partitions(router, &places).await
+}
+
 /// What the coordinator says of an id; a coordinator that can't be reached is "try again".
 pub(crate) async fn described(router: &Router, id: &TransactionalId) -> Described {
     let Ok(Ok(node)) = router.coordinator(id).await else { return Described::Retry };
-    match described_by(router, (node, Purpose::Control), id).await {
+    match told(router.describe(node, id).await) {
         Some(Described::Relookup) => {
             router.forget_coordinator(id);
             Described::Relookup
@@ -83,7 +102,11 @@ pub(crate) async fn described_by(
     id: &TransactionalId,
 ) -> Option<Described> {
     let call = DescribeTransactions { transactional_id: id.clone() };
-    match router.ask(node, purpose, call).await {
+    told(router.ask(node, purpose, call).await)
+}
+
+fn told(answer: Result<crate::exchange::Described, CallError>) -> Option<Described> {
+    match answer {
         Ok(described) => Some(facts::described(&described)),
         // A broker before 3.0 has no such request.
         Err(CallError::Exchange(_)) => Some(Described::Blind),
@@ -102,14 +125,12 @@ pub(crate) async fn producers(
             by_leader.entry(node).or_default().push(partition.clone());
         }
     }
-    let asked = by_leader.into_iter().map(|(node, partitions)| async move {
-        let call = DescribeProducers { partitions };
-        let answers = router.ask(node, Purpose::Control, call).await.unwrap_or_default();
-        answers.iter().for_each(|a| router.answered(node, &a.partition, a.code));
-        answers
-    });
-    let answers: Vec<_> = futures::future::join_all(asked).await.into_iter().flatten().collect();
-    partitions.iter().map(|p| answers.iter().find(|a| a.partition == *p).cloned()).collect()
+    let asked = by_leader
+        .into_iter()
+        .map(|(node, partitions)| async move { router.describe_producers(node, partitions).await });
+    let answers = futures::future::join_all(asked).await;
+    let found = |p: &TopicPartition| answers.iter().flat_map(|a| a.iter()).find(|a| a.partition == *p);
+    partitions.iter().map(|p| found(p).cloned()).collect()
 }
 
 /// What a leader's answer says of one producer id.

@@ -1,6 +1,8 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
+mod accumulator;
 mod admin;
+mod ahead;
 mod buffers;
 mod calls;
 mod config;
@@ -9,7 +11,9 @@ mod error;
 mod evidence;
 mod first;
 mod fit;
+mod gather;
 mod groups;
+mod link;
 mod look;
 mod offsets;
 mod partitioner;
@@ -36,6 +40,7 @@ pub use admin::{
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
+pub use link::Delivery;
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};

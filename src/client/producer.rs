@@ -12,6 +12,8 @@ use futures::{
 };
 
 use super::{
+    accumulator::Settings,
+    ahead::Ahead,
     calls,
     error::ClientError,
     router::{Purpose, Router},
@@ -19,7 +21,7 @@ use super::{
     writer,
 };
 use crate::{
-    exchange::{DescribeTransactions, InitProducerId, facts},
+    exchange::{InitProducerId, facts},
     ids::{Identity, TransactionalId},
     net::{CallError, Clock},
     proto::{
@@ -40,13 +42,8 @@ pub(crate) const MAX_IN_FLIGHT: usize = 5;
 pub(crate) struct ProducerConfig {
     pub(crate) transaction_timeout: Duration,
     pub(crate) delivery_timeout: Duration,
-    pub(crate) linger: Duration,
-    pub(crate) batch_bytes: usize,
-    pub(crate) request_bytes: usize,
-    pub(crate) buffer_bytes: usize,
+    pub(crate) batching: Settings,
     pub(crate) in_flight: usize,
-    pub(crate) compression: Compression,
-    pub(crate) levels: CompressionLevels,
     pub(crate) retry_backoff: Duration,
     pub(crate) retry_backoff_max: Duration,
 }
@@ -64,13 +61,8 @@ impl ProducerBuilder {
         let config = ProducerConfig {
             transaction_timeout: Duration::from_secs(900),
             delivery_timeout: Duration::from_secs(120),
-            linger: Duration::from_millis(5),
-            batch_bytes: 128 * 1024,
-            request_bytes: 1 << 20,
-            buffer_bytes: 32 << 20,
+            batching: Settings::default(),
             in_flight: MAX_IN_FLIGHT,
-            compression: Compression::None,
-            levels: CompressionLevels::default(),
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
         };
@@ -96,28 +88,28 @@ impl ProducerBuilder {
     /// transaction is used; nothing of a transaction is visible before its commit in any case.
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.config.linger = linger;
+        self.config.batching.linger = linger;
         self
     }
 
     /// `batch.size`, in bytes before compression. Default 128 KiB.
     #[must_use]
     pub fn batch_size(mut self, bytes: usize) -> Self {
-        self.config.batch_bytes = bytes;
+        self.config.batching.batch_bytes = bytes;
         self
     }
 
     /// `max.request.size`, in bytes. Default 1 MiB. It also bounds one record.
     #[must_use]
     pub fn max_request_size(mut self, bytes: usize) -> Self {
-        self.config.request_bytes = bytes;
+        self.config.batching.request_bytes = bytes;
         self
     }
 
     /// `buffer.memory`, in bytes: records that are not acknowledged. Default 32 MiB.
     #[must_use]
     pub fn buffer_memory(mut self, bytes: usize) -> Self {
-        self.config.buffer_bytes = bytes;
+        self.config.batching.buffer_bytes = bytes;
         self
     }
 
@@ -133,14 +125,14 @@ impl ProducerBuilder {
     /// `compression.type`. Default none.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.config.compression = compression;
+        self.config.batching.compression = compression;
         self
     }
 
     /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
     #[must_use]
     pub fn compression_levels(mut self, levels: CompressionLevels) -> Self {
-        self.config.levels = levels;
+        self.config.batching.levels = levels;
         self
     }
 
@@ -196,7 +188,7 @@ impl ProducerBuilder {
             config: self.config,
             renewing: Mutex::default(),
         });
-        TransactionalProducer { shared, next }
+        TransactionalProducer::new(shared, next)
     }
 }
 
@@ -237,14 +229,56 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+impl Next {
+    /// The same with the identity that it led to.
+    pub(super) fn with(self, identity: Identity, version: TransactionVersion) -> Self {
+        match self {
+            Self::Returned(_) if version >= TransactionVersion::V2 => self,
+            Self::Bare | Self::Vacant | Self::Used(_) | Self::Fresh(_) | Self::Returned(_) => {
+                Self::Fresh(identity)
+            }
+        }
+    }
+
+    /// True when InitProducerId comes before a transaction, as far as is known.
+    fn is_to_be_asked(self) -> bool {
+        match self {
+            Self::Bare | Self::Vacant | Self::Used(_) => true,
+            Self::Fresh(_) | Self::Returned(_) => false,
+        }
+    }
+}
+
 /// A transactional producer with no open transaction.
 #[derive(Debug)]
 pub struct TransactionalProducer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) next: Next,
+    /// What was begun for the next transaction.
+    pub(super) ahead: Option<Ahead>,
 }
 
 impl TransactionalProducer {
+    pub(super) fn new(shared: Arc<Shared>, next: Next) -> Self {
+        Self { shared, next, ahead: None }
+    }
+
+    /// Begins in the background what the next transaction needs, if it needs an InitProducerId.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn get_ready(&mut self) {
+        if self.next.is_to_be_asked() && self.ahead.is_none() {
+            self.freshen();
+        }
+    }
+
+    /// Sees to it, in the background, that the next transaction can begin in a moment without a question.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn freshen(&mut self) {
+        self.ahead = Some(Ahead::start(Arc::clone(&self.shared), self.next, self.ahead.take()));
+    }
+
     /// Begins a transaction. What it costs at the broker is paid in the background.
     ///
     /// Must be called within a tokio runtime.
@@ -268,13 +302,12 @@ impl TransactionalProducer {
     /// # Cancel safety
     /// Cancel safe: calling it again finishes.
     pub async fn prefetch(&mut self) -> Result<(), Cause> {
+        // If this is dropped meanwhile, what was begun is begun again.
+        if let Some(ahead) = self.ahead.take() {
+            self.next = ahead.reached(self.next).await;
+        }
         let (identity, version) = identity_for(&self.shared, self.next).await?;
-        self.next = match self.next {
-            Next::Returned(_) if version >= TransactionVersion::V2 => self.next,
-            Next::Bare | Next::Vacant | Next::Used(_) | Next::Fresh(_) | Next::Returned(_) => {
-                Next::Fresh(identity)
-            }
-        };
+        self.next = self.next.with(identity, version);
         Ok(())
     }
 }
@@ -413,8 +446,7 @@ fn no_answer(e: &CallError) -> Input {
 
 async fn describe(shared: &Shared) -> Input {
     let Ok(node) = find(shared).await else { return Input::Described(None) };
-    let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
-    let answer = shared.router.ask(node, Purpose::Control, call).await;
+    let answer = shared.router.describe(node, &shared.transactional_id).await;
     Input::Described(match answer.map(|d| facts::described(&d)) {
         Ok(Described::Transaction(view)) => Some(view),
         Ok(Described::NotFound | Described::Relookup | Described::Retry | Described::Blind) | Err(_) => None,

@@ -1,6 +1,6 @@
 //! Commits or aborts under the identity of somebody else's prepared transaction.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
@@ -8,17 +8,17 @@ use super::{
     error::{ClientError, EndError},
     evidence, look,
     producer::{Next, Shared},
-    router::{Purpose, Router},
+    router::{FRESH, Purpose, Router},
 };
 use crate::{
     exchange::EndTxn,
     ids::{Identity, Moment, NodeId},
     net::{CallError, Clock},
     proto::{
-        committable::{Committable, CommittablePartition},
+        committable::Committable,
         resume::{
-            Alarm, CommitError, Decision, First, Leaderless, Outcome, PartitionMeta, PendingCause, Resume,
-            ResumeEffect, ResumeInput, ResumeOptions,
+            Alarm, CommitError, Decision, First, Leaderless, Outcome, PendingCause, Resume, ResumeEffect,
+            ResumeInput, ResumeOptions,
         },
         verdict::{self, FindCoordinatorVerdict},
     },
@@ -58,7 +58,8 @@ impl ResumeBuilder {
         }
     }
 
-    /// Leaders that were asked for since then need not be asked for again. Default: since the call.
+    /// Leaders that were asked for since then need not be asked for again. Default: since a moment before the call, so that
+    /// a commit that follows its checkpoint goes by what was asked at the barrier.
     fn seen_from(self, moment: Moment) -> Self {
         Self { seen_from: Some(moment), ..self }
     }
@@ -124,7 +125,7 @@ impl ResumeBuilder {
         let committable = Arc::new(self.committable);
         let machine = Resume::new(clock.now(), (*committable).clone(), options);
         let (router, purpose) = (self.router, self.purpose);
-        let seen_from = self.seen_from.unwrap_or_else(|| clock.now());
+        let seen_from = self.seen_from.unwrap_or_else(|| clock.now().before(FRESH));
         let driver = Driver { router, committable, purpose, seen_from, node: None, next: None };
         driver.run(machine, clock).await
     }
@@ -140,7 +141,8 @@ fn check_cluster(router: &Router, committable: &Committable) -> Result<(), Commi
     }
 }
 
-/// Commits a transaction of this process that was made ready for it. The commit goes on when nobody waits for it.
+/// Commits a transaction of this process that was made ready for it. The commit goes on when nobody waits for it. What is
+/// known of leaders must not be older than `asked`.
 pub(super) async fn commit_own(
     shared: Arc<Shared>,
     committable: Committable,
@@ -160,8 +162,11 @@ async fn commit_now(shared: Arc<Shared>, committable: Committable, asked: Moment
     let identity = committable.identity;
     let resume = ResumeBuilder::new(Arc::clone(&shared.router), committable.clone()).seen_from(asked);
     match resume.commit().await {
-        Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next }) => {
-            Ok(next.map_or(Next::Used(identity), Next::Returned))
+        Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: Some(next) }) => {
+            Ok(Next::Returned(next))
+        }
+        Ok(Resumed { outcome: Outcome::Committed | Outcome::AlreadyCommitted(_), next: None }) => {
+            Ok(Next::Used(identity))
         }
         Ok(Resumed { outcome, .. }) => Err(EndError::Outcome(Box::new(outcome))),
         Err(error) => Err(EndError::Pending { committable: Box::new(committable), error }),
@@ -229,7 +234,7 @@ impl Driver {
                 }
                 find(router, committable, self.purpose).boxed()
             }
-            ResumeEffect::ReadFeatureLevel => level(router, node).boxed(),
+            ResumeEffect::ReadFeatureLevel => level(router, place).boxed(),
             ResumeEffect::Describe => describe(router, committable, place).boxed(),
             ResumeEffect::CheckLeaders => {
                 // When it is asked again, time has passed.
@@ -279,12 +284,16 @@ fn warn(committable: &Committable, alarm: Alarm) {
 
 async fn find(router: Arc<Router>, committable: Arc<Committable>, purpose: Purpose) -> Learned {
     if router.cluster_id().is_none() {
-        // No broker that can't be reached now is a stranger.
-        _ = router.metadata(Some(Vec::new())).await;
+        // No broker that can't be reached now is a stranger. The leaders are wanted next.
+        let topics: BTreeSet<_> = committable.partitions.iter().map(|p| p.topic.clone()).collect();
+        _ = router.metadata(Some(topics.into_iter().collect())).await;
     }
     if check_cluster(&router, &committable).is_err() {
         // Refused by the driver as soon as it sees that the cluster is known.
         return ResumeInput::Coordinator(FindCoordinatorVerdict::Retry).into();
+    }
+    if !router.knows_coordinator(&committable.transactional_id) {
+        router.open_where_it_may_be(purpose);
     }
     match router.coordinator(&committable.transactional_id).await {
         Ok(Ok(node)) => {
@@ -303,9 +312,9 @@ async fn find(router: Arc<Router>, committable: Arc<Committable>, purpose: Purpo
     }
 }
 
-async fn level(router: Arc<Router>, node: Option<NodeId>) -> Learned {
-    let Some(node) = node else { return ResumeInput::NoAnswer.into() };
-    match router.profile(node).await {
+async fn level(router: Arc<Router>, place: Option<Place>) -> Learned {
+    let Some((node, purpose)) = place else { return ResumeInput::NoAnswer.into() };
+    match router.profile_within(node, purpose, FRESH).await {
         Ok(profile) => ResumeInput::FeatureLevel(profile.transaction_version.level()).into(),
         Err(_) => ResumeInput::NoAnswer.into(),
     }
@@ -349,19 +358,8 @@ async fn end_txn(
 }
 
 async fn leaders(router: Arc<Router>, committable: Arc<Committable>, from: Moment) -> Learned {
-    let partitions: Vec<_> =
-        committable.partitions.iter().map(CommittablePartition::topic_partition).collect();
-    // The commits of one checkpoint ask once, and one that follows its flush asked beside that.
-    let _turn = router.turn_to_look().await;
-    let led = |p: &CommittablePartition| router.is_led(&p.topic_partition(), p.topic_id, from);
-    if committable.partitions.iter().all(led) {
-        let known = committable.partitions.iter().map(|p| PartitionMeta::Known {
-            topic_id: p.topic_id,
-            leader: router.leader(&p.topic_partition()),
-        });
-        return ResumeInput::Partitions(known.collect()).into();
-    }
-    match look::partitions(&router, &partitions).await {
+    let asked: Vec<_> = committable.partitions.iter().map(|p| (p.topic_partition(), p.topic_id)).collect();
+    match look::partitions_since(&router, &asked, from).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),
         None => ResumeInput::NoAnswer.into(),
     }

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{buffers::Buffers, config::ClientConfig, error::ClientError, first::first};
 use crate::{
-    exchange::{ApiVersions, BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
+    exchange::{BrokerProfile, Call, FindCoordinator, Metadata, MetadataAnswer, TopicMetadata},
     ids::{CoordinatorKey, GroupId, Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
     net::{CallError, Clock, Connection, ConnectionConfig, Connector},
     proto::{
@@ -20,8 +23,12 @@ use crate::{
         health::{Health, Seen},
         verdict::{self, FindCoordinatorVerdict, MetadataVerdict},
     },
-    wire::{code::ErrorCode, versions::TransactionVersion},
+    wire::code::ErrorCode,
 };
+
+mod together;
+
+use together::Together;
 
 /// What a connection is used for. A broker serves one request of a connection at a time, so an end of a
 /// transaction must not queue behind data, nor behind a fetch that waits for records.
@@ -50,6 +57,9 @@ pub(crate) struct Router {
     pub(crate) buffers: Buffers,
     /// Held by who looks at leaders on behalf of several.
     looking: tokio::sync::Mutex<()>,
+    together: Together,
+    /// Whether a marker was not on its partition yet when it was looked for directly behind the answer to EndTxn.
+    markers_late: AtomicBool,
     connector: Arc<dyn Connector>,
     state: Mutex<State>,
 }
@@ -113,9 +123,12 @@ pub(crate) struct NotFound {
     pub(crate) detail: String,
 }
 
-/// A level or a topic's id is asked for again when it is older than this: operators change both while clients are
+/// A level, a topic's id or a leader is asked for again when it is older than this: operators change them while clients are
 /// connected.
-const FRESH: Duration = Duration::from_millis(100);
+pub(crate) const FRESH: Duration = Duration::from_millis(100);
+
+/// Connections to a coordinator that is being looked up are opened ahead where it is one of so many.
+const FEW: usize = 3;
 
 impl Router {
     pub(crate) fn new(config: ClientConfig, connector: Arc<dyn Connector>) -> Self {
@@ -124,15 +137,16 @@ impl Router {
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
         let (clock, buffers) = (Clock::start(), Buffers::default());
         let looking = tokio::sync::Mutex::default();
-        Self { config, clock, buffers, looking, connector, state: Mutex::new(state) }
+        let (together, markers_late) = (Together::default(), AtomicBool::new(false));
+        let state = Mutex::new(state);
+        Self { config, clock, buffers, looking, together, markers_late, connector, state }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
     pub(crate) fn sibling(&self) -> Self {
-        let connector = Arc::clone(&self.connector);
-        let (config, buffers) = (self.config.clone(), Buffers::default());
-        let looking = tokio::sync::Mutex::default();
-        Self { config, clock: self.clock, buffers, looking, connector, state: Mutex::default() }
+        let mut sibling = Self::new(self.config.clone(), Arc::clone(&self.connector));
+        sibling.clock = self.clock;
+        sibling
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -160,16 +174,39 @@ impl Router {
         self.state().brokers_at.is_none_or(|told| now.since(told) >= FRESH)
     }
 
+    /// Whether markers take longer here than the answer to EndTxn.
+    pub(crate) fn markers_are_late(&self) -> bool {
+        self.markers_late.load(Ordering::Relaxed)
+    }
+
+    /// They do.
+    pub(crate) fn saw_late_marker(&self) {
+        self.markers_late.store(true, Ordering::Relaxed);
+    }
+
     /// How many partitions a topic has, as far as is known.
     pub(crate) fn partitions(&self, name: &TopicName) -> usize {
         self.state().cluster.partitions(name)
     }
 
-    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader.
+    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader, of
+    /// which nothing bad is known since.
     pub(crate) fn is_led(&self, partition: &TopicPartition, id: TopicId, from: Moment) -> bool {
-        self.state().topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from)
-            && self.topic_id(&partition.topic) == id
-            && self.leader(partition).is_some()
+        let state = self.state();
+        let asked = state.topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from);
+        if !asked || state.cluster.topic_id(&partition.topic) != id {
+            return false;
+        }
+        let Some(node) = state.cluster.leader(partition) else { return false };
+        let lost = |((place, _), slot): (&(Place, Purpose), &Slot)| {
+            *place == Place::Node(node) && slot.connection.is_closed()
+        };
+        !state.connections.iter().any(lost)
+    }
+
+    /// Whether [`coordinator`](Self::coordinator) is known without asking.
+    pub(crate) fn knows_coordinator(&self, id: &TransactionalId) -> bool {
+        self.state().cluster.coordinator(&CoordinatorKey::Transaction(id.clone())).is_some()
     }
 
     pub(crate) fn leader(&self, partition: &TopicPartition) -> Option<NodeId> {
@@ -236,6 +273,11 @@ impl Router {
                 delay = backoff.next_wait();
             }
         }
+        if let Some(connection) = adopted(state, &key, &address) {
+            let slot = Slot { connection: connection.clone(), opened: now, address, backoff };
+            state.connections.insert(key, slot);
+            return connection;
+        }
         let config = ConnectionConfig {
             client_id: Arc::clone(&self.config.client_id),
             setup_timeout: self.config.setup_timeout,
@@ -248,6 +290,16 @@ impl Router {
         let slot = Slot { connection: connection.clone(), opened: now.after(delay), address, backoff };
         state.connections.insert(key, slot);
         connection
+    }
+
+    /// Opens connections for a purpose to a broker that is going to be named, if there are few that it can be.
+    pub(crate) fn open_where_it_may_be(&self, purpose: Purpose) {
+        let nodes = self.nodes();
+        if nodes.len() <= FEW {
+            for node in nodes {
+                _ = self.connection(node, purpose);
+            }
+        }
     }
 
     /// Asks one broker.
@@ -474,30 +526,17 @@ impl Router {
         let address = state.cluster.address(node)?;
         Some(state.health.rank(self.clock.now(), &address).is_silent())
     }
+}
 
-    /// What a broker can do, not older than a moment ago.
-    pub(crate) async fn profile(&self, node: NodeId) -> Result<BrokerProfile, CallError> {
-        let Some(connection) = self.connection(node, Purpose::Control) else {
-            return Err(CallError::NotSent(format!("broker {node} is not known")));
-        };
-        let (learned, profile) = connection.ready().await?;
-        let kept = self.state().profiles.get(&node).cloned();
-        let now = self.clock.now();
-        let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
-        if now.since(newest.0) < FRESH {
-            return Ok(newest.1);
-        }
-        let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
-        let profile =
-            profile.ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))?;
-        // Its age counts from before the question: what the broker says may have changed since.
-        self.state().profiles.insert(node, (now, profile.clone()));
-        Ok(profile)
-    }
-
-    /// The transaction version to begin a transaction with, as the coordinator sees it now.
-    pub(crate) async fn transaction_version(&self, node: NodeId) -> Result<TransactionVersion, CallError> {
-        self.profile(node).await.map(|p| p.usable_transaction_version())
+/// The connection to a bootstrap server that is found to be this broker.
+fn adopted(state: &State, (place, purpose): &(Place, Purpose), address: &Address) -> Option<Connection> {
+    let serves = |((at, of), slot): &(&(Place, Purpose), &Slot)| {
+        let open = slot.connection.is_ready() && !slot.connection.is_closed();
+        matches!(at, Place::Bootstrap(_)) && of == purpose && slot.address == *address && open
+    };
+    match place {
+        Place::Node(_) => state.connections.iter().find(serves).map(|(_, slot)| slot.connection.clone()),
+        Place::Bootstrap(_) => None,
     }
 }
 

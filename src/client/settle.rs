@@ -7,7 +7,9 @@ use crate::{
     ids::TopicPartition,
     net::Clock,
     proto::resume::PartitionMeta,
-    proto::settle::{Settle, SettleEffect, SettleError, SettleInput, SettleTarget, Settled},
+    proto::settle::{
+        ProducersSeen, Settle, SettleEffect, SettleError, SettleInput, SettlePartition, SettleTarget, Settled,
+    },
 };
 
 /// Waits until the marker of a decision is on every partition, or is known to be missing for good.
@@ -17,8 +19,11 @@ pub(crate) async fn settle(
     patience: Duration,
 ) -> Result<Settled, SettleError> {
     let clock = router.clock;
-    let partitions: Vec<TopicPartition> = target.partitions.iter().map(|p| p.partition.clone()).collect();
+    let partitions = target.partitions.clone();
     let mut machine = Settle::new(clock.now(), target, patience, Clock::seed());
+    if router.markers_are_late() {
+        machine = machine.later(clock.now());
+    }
     loop {
         let mut input = None;
         while let Some(effect) = machine.poll_effect() {
@@ -42,22 +47,27 @@ pub(crate) async fn settle(
 async fn answer(
     router: &Arc<Router>,
     target: &SettleTarget,
-    partitions: &[TopicPartition],
+    partitions: &[SettlePartition],
     effect: SettleEffect,
 ) -> SettleInput {
-    let chosen = |places: &[usize]| -> Vec<TopicPartition> {
-        places.iter().filter_map(|at| partitions.get(*at).cloned()).collect()
-    };
     match effect {
         SettleEffect::CheckTopics(places) => {
-            let metas = look::partitions(router, &chosen(&places)).await;
+            let chosen = places.iter().filter_map(|at| partitions.get(*at));
+            let chosen: Vec<_> = chosen.map(|p| (p.partition.clone(), p.topic_id)).collect();
+            let metas = look::partitions_since(router, &chosen, router.clock.now()).await;
             // Without an answer nothing is known, and the machine looks again later.
             SettleInput::Topics(metas.unwrap_or_else(|| vec![PartitionMeta::NotKnown; places.len()]))
         }
         SettleEffect::DescribeProducers(places) => {
-            let answers = look::producers(router, &chosen(&places)).await;
+            let chosen = places.iter().filter_map(|at| partitions.get(*at));
+            let chosen: Vec<TopicPartition> = chosen.map(|p| p.partition.clone()).collect();
+            let answers = look::producers(router, &chosen).await;
             let producer_id = target.identity.producer_id;
-            SettleInput::Producers(answers.iter().map(|a| look::seen(a.as_ref(), producer_id)).collect())
+            let seen: Vec<_> = answers.iter().map(|a| look::seen(a.as_ref(), producer_id)).collect();
+            if seen.iter().any(|seen| matches!(seen, ProducersSeen::Open(_))) {
+                router.saw_late_marker();
+            }
+            SettleInput::Producers(seen)
         }
         SettleEffect::DescribeTransaction => {
             SettleInput::Described(look::described(router, &target.transactional_id).await)

@@ -11,15 +11,18 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    calls::{abort, ask_coordinator, produced, replaced, topic_replaced},
+    accumulator::Sealed,
+    ahead::Ahead,
+    calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
+    link::{BatchState, Link},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
     router::Purpose,
-    transaction::{BatchState, Link, Transaction},
+    transaction::Transaction,
 };
 use crate::{
-    exchange::{AddPartitionsToTxn, DescribeTransactions, Produce, facts},
+    exchange::{AddPartitionsToTxn, Produce, facts},
     ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
     net::{CallError, Clock},
     proto::{
@@ -39,21 +42,12 @@ use crate::{
 /// What a handle tells its task.
 #[derive(Debug)]
 pub(super) enum Command {
+    /// The first record of each of these partitions was taken.
+    Began(Vec<TopicPartition>),
     Batches(Vec<Sealed>),
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
     End(Goal, oneshot::Sender<Ending>),
-}
-
-/// A batch that was closed.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) partition: TopicPartition,
-    pub(super) topic_id: TopicId,
-    pub(super) batch: SealedBatch,
-    pub(super) numbers: Arc<Numbers>,
-    pub(super) since: Moment,
-    pub(super) tracked: Option<watch::Sender<BatchState>>,
 }
 
 /// How the transaction ended, for its handle.
@@ -73,8 +67,8 @@ const ABANDON_AFTER: Duration = Duration::from_secs(60);
 pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
-    let TransactionalProducer { shared, next } = producer;
-    let task = run(Arc::clone(&shared), Arc::clone(&link), received, next);
+    let TransactionalProducer { shared, next, ahead } = producer;
+    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
@@ -84,14 +78,20 @@ async fn run(
     shared: Arc<Shared>,
     link: Arc<Link>,
     mut commands: mpsc::UnboundedReceiver<Command>,
-    next: Next,
+    (next, ahead): (Next, Option<Ahead>),
 ) {
-    let early = {
+    let (next, early) = {
         let mut early = VecDeque::new();
-        let mut identity = std::pin::pin!(producer::identity_for(&shared, next));
+        let mut identity = std::pin::pin!(async {
+            let next = match ahead {
+                Some(ahead) => ahead.reached(next).await,
+                None => next,
+            };
+            (next, producer::identity_for(&shared, next).await)
+        });
         loop {
             tokio::select! {
-                identity = &mut identity => break (identity, early),
+                (next, identity) = &mut identity => break (next, (identity, early)),
                 command = commands.recv() => match command {
                     Some(command) => early.push_back(command),
                     // Nobody is left to write. A takeover that is tried on could end what a successor of ours has
@@ -129,7 +129,7 @@ async fn refuse(
         };
         // Whoever asked may have gone.
         match command {
-            Command::Batches(_) => {}
+            Command::Began(_) | Command::Batches(_) => {}
             Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
             Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
             Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
@@ -186,7 +186,7 @@ impl Task {
                 TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
                 TransactionVersion::V2 => FirstBatch::Pipelined,
             },
-            request_bytes: shared.config.request_bytes,
+            request_bytes: shared.config.batching.request_bytes,
             retry: shared.config.retry_backoff,
             retry_max: shared.config.retry_backoff_max,
         };
@@ -256,6 +256,12 @@ impl Task {
 
     fn accept(&mut self, command: Command) {
         let input = match command {
+            // Brokers of V2 add them themselves, with their first batch.
+            Command::Began(_) if self.version >= TransactionVersion::V2 => return,
+            Command::Began(partitions) => {
+                self.began_ms.get_or_insert_with(Clock::wall_ms);
+                Input::Began { partitions }
+            }
             Command::Batches(batches) => {
                 for sealed in batches {
                     let input = self.take(sealed);
@@ -459,9 +465,12 @@ impl Task {
     fn describe(&mut self) {
         let (shared, identity) = (Arc::clone(&self.shared), self.identity);
         let call = async move {
-            let call = DescribeTransactions { transactional_id: shared.transactional_id.clone() };
-            let answer = ask_coordinator(&shared, call).await;
-            Input::Described { start_ms: answer.ok().and_then(|d| facts::start_of_open(&d, identity)) }
+            let found = shared.router.coordinator(&shared.transactional_id).await;
+            let described = match found {
+                Ok(Ok(node)) => shared.router.describe(node, &shared.transactional_id).await.ok(),
+                Ok(Err(_)) | Err(_) => None,
+            };
+            Input::Described { start_ms: described.and_then(|d| facts::start_of_open(&d, identity)) }
         };
         self.calls.push(call.boxed());
     }
@@ -485,18 +494,8 @@ impl Task {
     }
 
     fn check_topics(&mut self, anew: bool) {
-        let shared = Arc::clone(&self.shared);
-        let ids = self.topic_ids.clone();
-        let call = async move {
-            let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
-            let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
-            if !stale.is_empty() {
-                // Without an answer nothing is known against them; the settled check compares once more.
-                _ = shared.router.metadata(Some(stale)).await;
-            }
-            replaced(&shared, &ids).unwrap_or(Input::TopicsChecked)
-        };
-        self.calls.push(call.boxed());
+        let (shared, ids) = (Arc::clone(&self.shared), self.topic_ids.clone());
+        self.calls.push(async move { calls::check_topics(&shared, &ids, anew).await }.boxed());
     }
 
     /// Tells how it ended; hands back a committable that nobody is there to take.

@@ -34,6 +34,22 @@ pub struct DescribeTransactions {
     pub transactional_id: TransactionalId,
 }
 
+/// The same for several transactional ids of one coordinator.
+#[derive(Debug, Clone)]
+pub struct DescribeAll {
+    ids: Vec<TransactionalId>,
+}
+
+impl DescribeAll {
+    /// Of these ids, each once.
+    #[must_use]
+    pub fn of(mut ids: Vec<TransactionalId>) -> Self {
+        ids.sort();
+        ids.dedup();
+        Self { ids }
+    }
+}
+
 /// Asks one broker which transactions it coordinates.
 #[derive(Debug, Clone, Default)]
 pub struct ListTransactions {
@@ -124,32 +140,60 @@ impl Call for DescribeTransactions {
     }
 
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
-        let message =
-            DescribeTransactionsRequest::default().with_transactional_ids(vec![id(&self.transactional_id)]);
-        frame_message(Api::DescribeTransactions, head, &message)
+        describe_frame(head, std::slice::from_ref(&self.transactional_id))
     }
 
     fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
         let r: DescribeTransactionsResponse = decode_message(Api::DescribeTransactions, version, body)?;
-        let found =
-            r.transaction_states.iter().find(|t| **t.transactional_id == *self.transactional_id.as_str());
-        let Some(t) = found else {
-            return Err(ExchangeError::malformed(Api::DescribeTransactions, version, "our id is missing"));
-        };
-        let partitions = t
-            .topics
-            .iter()
-            .flat_map(|topic| topic.partitions.iter().map(|p| TopicPartition::new(&**topic.topic, *p)));
-        let answer = Described {
-            code: ErrorCode::from_code(t.error_code),
-            state: CoordinatorState::from_name(&t.transaction_state),
-            identity: Identity::new(t.producer_id.0, t.producer_epoch),
-            start_ms: (t.transaction_start_time_ms >= 0).then_some(t.transaction_start_time_ms),
-            timeout_ms: t.transaction_timeout_ms,
-            partitions: partitions.collect(),
-        };
+        let answer = described(&r, version, &self.transactional_id)?;
         Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
     }
+}
+
+impl Call for DescribeAll {
+    type Answer = Vec<(TransactionalId, Described)>;
+
+    fn api(&self) -> Api {
+        Api::DescribeTransactions
+    }
+
+    fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
+        describe_frame(head, &self.ids)
+    }
+
+    fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
+        let r: DescribeTransactionsResponse = decode_message(Api::DescribeTransactions, version, body)?;
+        let each = self.ids.iter().map(|id| Ok((id.clone(), described(&r, version, id)?)));
+        let answer = each.collect::<Result<_, ExchangeError>>()?;
+        Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
+    }
+}
+
+fn describe_frame(head: &Head, ids: &[TransactionalId]) -> Result<Vec<Bytes>, ExchangeError> {
+    let message = DescribeTransactionsRequest::default().with_transactional_ids(ids.iter().map(id).collect());
+    frame_message(Api::DescribeTransactions, head, &message)
+}
+
+fn described(
+    r: &DescribeTransactionsResponse,
+    version: i16,
+    id: &TransactionalId,
+) -> Result<Described, ExchangeError> {
+    let found = r.transaction_states.iter().find(|t| **t.transactional_id == *id.as_str());
+    let missing = || ExchangeError::malformed(Api::DescribeTransactions, version, "our id is missing");
+    let t = found.ok_or_else(missing)?;
+    let partitions = t
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(|p| TopicPartition::new(&**topic.topic, *p)));
+    Ok(Described {
+        code: ErrorCode::from_code(t.error_code),
+        state: CoordinatorState::from_name(&t.transaction_state),
+        identity: Identity::new(t.producer_id.0, t.producer_epoch),
+        start_ms: (t.transaction_start_time_ms >= 0).then_some(t.transaction_start_time_ms),
+        timeout_ms: t.transaction_timeout_ms,
+        partitions: partitions.collect(),
+    })
 }
 
 impl Call for ListTransactions {

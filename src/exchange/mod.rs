@@ -18,7 +18,9 @@ mod transaction;
 
 pub use admin::{CreateTopic, CreatedTopic};
 pub use configs::BrokerSetting;
-pub use coordinator::{DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed};
+pub use coordinator::{
+    DescribeAll, DescribeTransactions, Described, FindCoordinator, ListTransactions, Listed,
+};
 pub use data::{Isolation, ListOffsets, OffsetAt};
 pub use fetch::{Fetch, FetchTarget};
 pub use markers::{DescribeProducers, Marker, OpenProducer, PartitionProducers, WriteTxnMarkers};

@@ -13,6 +13,12 @@ use tokio::task::JoinHandle;
 pub struct Background<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Background<T> {
+    /// Whether this is called within a runtime, so that something can be started.
+    #[must_use]
+    pub fn is_possible() -> bool {
+        tokio::runtime::Handle::try_current().is_ok()
+    }
+
     /// Starts `work`. Must be called within a tokio runtime.
     #[expect(clippy::disallowed_methods, reason = "this is the one place for background work")]
     pub fn start(work: impl Future<Output = T> + Send + 'static) -> Self {

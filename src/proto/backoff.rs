@@ -39,6 +39,17 @@ impl Backoff {
     }
 }
 
+/// How long to wait at most, after so many tries, for a coordinator that is busy with the end of a transaction: that takes
+/// milliseconds, unless a partition has no leader. `None` once that must be so.
+#[must_use]
+pub fn soon(tries: u32) -> Option<Duration> {
+    match tries {
+        0..8 => Some(Duration::from_millis(1 << (tries / 2))),
+        8..30 => Some(Duration::from_millis(16)),
+        _ => None,
+    }
+}
+
 /// The output function of splitmix64.
 fn mix(seed: u64) -> u64 {
     let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -49,6 +60,13 @@ fn mix(seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_takes_milliseconds_is_tried_again_soon_and_not_for_ever() {
+        let waits: Vec<_> = (0..31).map(|tries| soon(tries).map(|wait| wait.as_millis())).collect();
+        assert_eq!(waits[..10], [1, 1, 2, 2, 4, 4, 8, 8, 16, 16].map(Some));
+        assert_eq!(waits[29..], [Some(16), None]);
+    }
 
     #[test]
     fn waits_double_up_to_the_most_and_repeat_for_a_seed() {

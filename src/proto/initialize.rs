@@ -16,7 +16,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    backoff::Backoff,
+    backoff::{self, Backoff},
     cause::{Cause, CauseKind},
     resume::{CoordinatorState, TransactionView},
     transaction::AbortFact,
@@ -212,7 +212,7 @@ impl Initialize {
         let kind = match verdict {
             V::Granted => return self.finish(Ok(identity)),
             V::Retry => return self.again(now),
-            V::RetrySoon => return self.again_within(now, Duration::from_millis(20)),
+            V::RetrySoon => return self.again_soon(now),
             V::Relookup => return self.again_elsewhere(now),
             V::NotKnown => {
                 self.lost = true;
@@ -304,11 +304,10 @@ impl Initialize {
         self.wait = Some(now.after(self.backoff.next_wait()));
     }
 
-    fn again_within(&mut self, now: Moment, most: Duration) {
-        // An abort that is under way is over in milliseconds; one whose partition has no leader is not.
+    fn again_soon(&mut self, now: Moment) {
+        let soon = backoff::soon(self.backoff.tries());
         let wait = self.backoff.next_wait();
-        let soon = if self.backoff.tries() < 20 { wait.min(most) } else { wait };
-        self.wait = Some(now.after(soon));
+        self.wait = Some(now.after(soon.map_or(wait, |soon| wait.min(soon))));
     }
 
     fn again_elsewhere(&mut self, now: Moment) {

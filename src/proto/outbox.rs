@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use super::backoff::Backoff;
+use super::backoff::{self, Backoff};
 use crate::{
     ids::{Moment, NodeId, TopicPartition},
     wire::batch::increment_sequence,
@@ -146,6 +146,9 @@ pub struct Limits {
 /// The wait where the next try is likely to succeed.
 const SOON: Duration = Duration::from_millis(5);
 
+/// The wait while a broker goes on being busy with the last transaction's end.
+const SOON_AT_LAST: Duration = Duration::from_millis(20);
+
 /// All partitions' queues.
 #[derive(Debug)]
 pub struct Outbox {
@@ -164,6 +167,8 @@ struct Queue {
     sent: VecDeque<Sent>,
     not_before: Moment,
     backoff: Backoff,
+    /// How many times the broker was busy with the last transaction's end, one after the other.
+    soon: u32,
     /// How many may be under way until one was stored.
     first_window: usize,
 }
@@ -201,6 +206,7 @@ impl Outbox {
                 sent: VecDeque::new(),
                 not_before: Moment::default(),
                 backoff: Backoff::new(limits.retry, limits.retry_max, seed),
+                soon: 0,
                 first_window: match limits.first_batch {
                     FirstBatch::Alone => 1,
                     FirstBatch::Pipelined => usize::MAX,
@@ -288,6 +294,7 @@ impl Outbox {
             BatchFact::Stored(offset) => {
                 let records = queue.sent.remove(at).map_or(0, |s| s.batch.records);
                 queue.backoff.reset();
+                queue.soon = 0;
                 queue.first_window = usize::MAX;
                 Step::Stored { partition: partition.clone(), offset, records }
             }
@@ -302,7 +309,11 @@ impl Outbox {
                 _ = queue.again::<C>(now, at, first.then_some(SOON), false);
                 Step::Moved(leader)
             }
-            BatchFact::RetrySoon => queue.again(now, at, Some(SOON), false),
+            BatchFact::RetrySoon => {
+                let wait = backoff::soon(queue.soon);
+                queue.soon = queue.soon.saturating_add(1);
+                queue.again(now, at, wait.or(Some(SOON_AT_LAST)), false)
+            }
             // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
             // the missing one is stored. With nothing missing before it, the broker lost our history.
             BatchFact::OutOfOrder if at > 0 => queue.again(now, at, None, false),

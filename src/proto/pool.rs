@@ -110,6 +110,16 @@ impl Pool {
     /// # Errors
     /// [`PoolExhausted`] tells what the slots are waiting for.
     pub fn take(&mut self, checkpoint: u64) -> Result<Slot, PoolExhausted> {
+        let slot = self.next(checkpoint)?;
+        self.slots.insert(slot, SlotState::Active);
+        Ok(slot)
+    }
+
+    /// The slot that [`take`](Self::take) would take.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next(&self, checkpoint: u64) -> Result<Slot, PoolExhausted> {
         let count = |which: fn(&SlotState) -> bool| self.slots.values().filter(|s| which(s)).count();
         let active = count(|s| matches!(s, SlotState::Active));
         let prepared = count(|s| matches!(s, SlotState::Prepared(_)));
@@ -131,9 +141,7 @@ impl Pool {
             }
         };
         let exhausted = PoolExhausted { capacity, active, prepared, decided };
-        let slot = (first..=u64::MAX).find(|slot| !self.slots.contains_key(slot)).ok_or(exhausted)?;
-        self.slots.insert(slot, SlotState::Active);
-        Ok(slot)
+        (first..=u64::MAX).find(|slot| !self.slots.contains_key(slot)).ok_or(exhausted)
     }
 
     /// The slot's transaction, `last`, is a committable of `checkpoint`.

@@ -6,13 +6,15 @@
 //!
 //! ```text
 //!   Topics ──► Producers ──nothing open at or below the stored offsets──► Settled
-//!                 ▲  │ still open
+//!                 ▲  │ still open, after the first milliseconds
 //!                 │  ▼
 //!               Wait ◄──preparing── Coordinator ──complete, empty, another, or none──► Producers once more
 //!                                                                                        │ still open
 //!                                                                                        ▼
 //!                                                                                     Hanging
 //! ```
+//! A marker is nearly always there within milliseconds of the answer. So at first only the producers are looked at again;
+//! then the topics and the coordinator are asked as well.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -26,6 +28,9 @@ use crate::ids::{Identity, Moment, ProducerEpoch, TopicId, TopicPartition, Trans
 
 /// Markers are usually written within milliseconds of the answer, and an id waits for this.
 const FIRST_WAIT: Duration = Duration::from_millis(3);
+
+/// So many waits belong to the first milliseconds.
+const EARLY: u32 = 3;
 
 /// How long to wait for the markers by default.
 pub const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
@@ -298,6 +303,16 @@ impl Settle {
         settle
     }
 
+    /// The same, begun a moment later: where markers take longer than the answer, a look at once would be in vain.
+    #[must_use]
+    pub fn later(mut self, now: Moment) -> Self {
+        if self.result().is_none() {
+            self.effects.clear();
+            self.wait(now);
+        }
+        self
+    }
+
     /// Takes a fact.
     ///
     /// # Errors
@@ -370,6 +385,10 @@ impl Settle {
         if open.is_empty() {
             return self.judge_end();
         }
+        // Those were told of after the decision, and a moment ago.
+        if self.is_early() && !self.known.contains(&Known::Nothing) {
+            return self.ask_producers(open);
+        }
         self.effects.push_back(SettleEffect::CheckTopics(open.clone()));
         self.state = State::Topics(open);
     }
@@ -394,8 +413,17 @@ impl Settle {
         if left.is_empty() {
             return self.judge_end();
         }
-        self.effects.push_back(SettleEffect::DescribeProducers(left.clone()));
-        self.state = State::Producers(left);
+        self.ask_producers(left);
+    }
+
+    fn ask_producers(&mut self, places: Vec<usize>) {
+        self.effects.push_back(SettleEffect::DescribeProducers(places.clone()));
+        self.state = State::Producers(places);
+    }
+
+    /// True while markers are likely to be on their way.
+    fn is_early(&self) -> bool {
+        self.backoff.tries() <= EARLY
     }
 
     /// Few may look at the log of the group coordinators. Where a marker is late or lost there, the next end of the
@@ -435,6 +463,7 @@ impl Settle {
                 };
                 self.state = State::Done(Err(SettleError::Hanging(Box::new(hanging))));
             }
+            Coordinator::NotAsked if self.backoff.tries() < EARLY => self.wait(now),
             Coordinator::NotAsked => {
                 self.effects.push_back(SettleEffect::DescribeTransaction);
                 self.state = State::Coordinator;

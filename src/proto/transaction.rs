@@ -28,7 +28,7 @@ use std::{
 };
 
 use super::{
-    backoff::Backoff,
+    backoff::{self, Backoff},
     cause::{Cause, CauseKind},
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
 };
@@ -58,6 +58,9 @@ enum State {
     Done,
 }
 
+/// How long a partition that is going to get a batch waits for others, so that one request adds them all.
+const ADD_WAIT: Duration = Duration::from_millis(2);
+
 /// How long an abort is tried, unless told otherwise (`max.block.ms`).
 const ABORT_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,6 +75,8 @@ pub struct Transaction {
     members: BTreeSet<TopicPartition>,
     adding: Vec<TopicPartition>,
     to_add: BTreeSet<TopicPartition>,
+    /// When those are added, unless a batch for one of them comes before.
+    add_at: Moment,
     call: Call,
     offsets: Offsets,
     backoff: Backoff,
@@ -102,6 +107,7 @@ impl Transaction {
             members: BTreeSet::new(),
             adding: Vec::new(),
             to_add: BTreeSet::new(),
+            add_at: Moment::default(),
             call: Call::Idle,
             offsets,
             backoff,
@@ -143,6 +149,7 @@ impl Transaction {
             return Ok(());
         }
         match input {
+            Input::Began { partitions } => self.begin(now, partitions)?,
             Input::Batch { partition, batch, leader } => self.take(partition, batch, leader)?,
             Input::Offsets { offsets, deadline } => self.take_offsets(offsets, deadline)?,
             Input::Flush => self.flush()?,
@@ -180,7 +187,32 @@ impl Transaction {
         // A batch that can't leave any more has no deadline either: it would be over for ever.
         let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
         let offsets = self.offsets.next_deadline().filter(|_| self.sends());
-        [wait(self.call), wait(self.finding), outbox, offsets, self.abort_until].into_iter().flatten().min()
+        let adds = self.sends() && self.call == Call::Idle && !self.to_add.is_empty();
+        let adds = adds.then_some(self.add_at);
+        [wait(self.call), wait(self.finding), adds, outbox, offsets, self.abort_until]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn begin(&mut self, now: Moment, partitions: Vec<TopicPartition>) -> Result<(), Misuse> {
+        match self.state {
+            State::Open => {}
+            // The failure was said already.
+            State::AbortRequired(_) => return Ok(()),
+            State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
+        }
+        if self.to_add.is_empty() {
+            self.add_at = now.after(ADD_WAIT);
+        }
+        let new: Vec<_> = partitions.into_iter().filter(|p| self.is_to_be_added(p)).collect();
+        self.to_add.extend(new);
+        Ok(())
+    }
+
+    fn is_to_be_added(&self, partition: &TopicPartition) -> bool {
+        let is_asked = self.members.contains(partition) || self.adding.contains(partition);
+        self.version < TransactionVersion::V2 && !is_asked
     }
 
     fn take(
@@ -198,8 +230,9 @@ impl Transaction {
             }
             State::Draining(_) | State::Prepared | State::Ending | State::Done => return Err(Misuse),
         }
-        let is_asked = self.members.contains(&partition) || self.adding.contains(&partition);
-        if self.version < TransactionVersion::V2 && !is_asked {
+        if self.is_to_be_added(&partition) {
+            // It waits for that.
+            self.add_at = Moment::default();
             self.to_add.insert(partition.clone());
         }
         // Later ones know no better than this transaction, which may have met a refusal.
@@ -358,8 +391,8 @@ impl Transaction {
             State::Open => self.send(now),
             State::Draining(Goal::Abort) | State::Ending => self.abort(now),
             State::Draining(goal) => {
-                self.check_topics(goal);
                 self.send(now);
+                self.check_topics(goal);
                 self.prepare(goal);
             }
             State::AbortRequired(_) | State::Prepared | State::Done => {}
@@ -376,7 +409,7 @@ impl Transaction {
                 format!("offsets of the consumer group {group} were not taken within delivery.timeout.ms");
             return self.fail(Cause::new(CauseKind::DeliveryTimeout, detail));
         }
-        if self.call == Call::Idle && !self.to_add.is_empty() {
+        if self.call == Call::Idle && !self.to_add.is_empty() && self.add_at <= now {
             self.adding = std::mem::take(&mut self.to_add).into_iter().collect();
             self.call = Call::Asked;
             self.reached = true;
@@ -423,7 +456,9 @@ impl Transaction {
 
     /// Asked beside the last batches, so that it costs no time of its own.
     fn check_topics(&mut self, goal: Goal) {
-        if self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
+        // send() may have failed the transaction.
+        let is_draining = self.state == State::Draining(goal);
+        if is_draining && self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
             self.topics = Topics::Asked;
             self.effects.push_back(Effect::CheckTopics { anew: goal == Goal::Commit });
         }
@@ -439,7 +474,7 @@ impl Transaction {
             return;
         }
         if self.evidence.partitions.is_empty() && !self.offsets.stored {
-            return self.finish(Finish::Empty);
+            return self.prepare_nothing();
         }
         if self.topics == Topics::Asked || (goal == Goal::Prepare && self.start == StartTime::Asked) {
             return;
@@ -453,6 +488,15 @@ impl Transaction {
         }
         self.effects.push_back(Effect::Finished(Finish::Prepared(evidence)));
         self.state = State::Prepared;
+    }
+
+    fn prepare_nothing(&mut self) {
+        if !self.reached {
+            return self.finish(Finish::Empty);
+        }
+        // A partition was added whose batch never came: the transaction is open at its coordinator.
+        let detail = "a partition was added to the transaction, and nothing was written to it";
+        self.fail(Cause::new(CauseKind::InvalidState, detail));
     }
 
     /// EndTxn(abort) goes out only when no Produce, no TxnOffsetCommit and nothing that adds partitions is under way: on
@@ -519,12 +563,8 @@ impl Transaction {
     /// How long to wait at most while the coordinator is busy with an end. With nothing added yet it is that of the
     /// transaction before this one, which takes milliseconds, unless it waits for a leader. After that it is our own.
     fn soon(&self) -> Option<Duration> {
-        match self.backoff.tries() {
-            _ if !self.members.is_empty() => None,
-            0..10 => Some(Duration::from_millis(5)),
-            10..30 => Some(Duration::from_millis(20)),
-            _ => None,
-        }
+        let first = self.members.is_empty();
+        backoff::soon(self.backoff.tries()).filter(|_| first)
     }
 
     fn coordinator_moved(&mut self, now: Moment) {

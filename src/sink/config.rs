@@ -54,7 +54,7 @@ pub struct SinkConfig {
     /// What a commit does while a partition has no leader. Default: wait for one.
     pub leaderless: Leaderless,
     /// `commit.connections`, a name of this project: how many connections to each coordinator commits are spread over. A
-    /// broker serves one request of a connection at a time. They are opened as they are needed. Default 4.
+    /// broker serves one request of a connection at a time. They are opened as they are needed. Default 8.
     pub commit_connections: u16,
     /// `max.block.ms`: how long writing may be held up because every transactional id is in use. Default 5 min, an outage
     /// that is tolerated.
@@ -142,7 +142,7 @@ impl SinkConfig {
             compression_levels: CompressionLevels::default(),
             offsets_group: None,
             leaderless: Leaderless::Wait,
-            commit_connections: 4,
+            commit_connections: 8,
             max_block: Duration::from_secs(300),
             commit_timeout: None,
             settle_timeout: SETTLE_PATIENCE,

@@ -21,7 +21,7 @@ use crate::{
         TrySendError,
     },
     ids::{TopicPartition, TransactionalId},
-    net::Clock,
+    net::{Background, Clock},
     proto::{
         cause::Cause,
         committable::Committable,
@@ -169,7 +169,7 @@ impl SinkWriter {
         if self.current.is_some() {
             return Ok(());
         }
-        let free = self.pool.clone().take(self.checkpoint + 1).map(|_| ());
+        let free = self.pool.next(self.checkpoint + 1).map(|_| ());
         self.pressed(free)
     }
 
@@ -196,7 +196,7 @@ impl SinkWriter {
     /// True when the next record would find no free transactional id.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.current.is_none() && self.pool.clone().take(self.checkpoint + 1).is_err()
+        self.current.is_none() && self.pool.next(self.checkpoint + 1).is_err()
     }
 
     /// How many records the open transaction holds.
@@ -232,6 +232,7 @@ impl SinkWriter {
         if self.pool.holds_decided(slot, committable.identity) {
             _ = self.pool.settled(slot);
             self.measure();
+            self.get_ready();
         }
     }
 
@@ -257,6 +258,7 @@ impl SinkWriter {
         self.pool.durable(listed);
         self.measure();
         self.producers.retain_free(|slot| self.pool.state(slot).is_none());
+        self.get_ready();
     }
 
     /// What it holds, in numbers, and what it has taken: for metrics.
@@ -315,7 +317,22 @@ impl SinkWriter {
         self.meter.begun(self.pool.id(slot));
         self.measure();
         let producer = self.producers.take(slot, self.pool.id(slot));
-        let current = Current { slot, transaction: producer.begin(), records: 0 };
-        Ok(self.current.insert(current))
+        let transaction = producer.begin();
+        self.get_ready();
+        Ok(self.current.insert(Current { slot, transaction, records: 0 }))
+    }
+
+    /// The id that the next transaction will have, as far as is known now, if ids are used again.
+    fn next_id(&self) -> Option<(Slot, TransactionalId)> {
+        let slot =
+            self.pool.next(self.checkpoint.saturating_add(1)).ok().filter(|_| self.pool.gives_out_again())?;
+        Background::<()>::is_possible().then(|| (slot, self.pool.id(slot)))
+    }
+
+    /// Gets the id of the next transaction ready in the background, so that nobody waits for it behind a barrier.
+    fn get_ready(&mut self) {
+        if let Some((slot, id)) = self.next_id() {
+            self.producers.get_ready(slot, id);
+        }
     }
 }

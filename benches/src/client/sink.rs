@@ -32,6 +32,23 @@ const INTERVAL: Duration = Duration::from_millis(500);
 struct Arrivals {
     stored: BTreeMap<u64, Instant>,
     took_ms: Vec<f64>,
+    /// Requests until each checkpoint was durable.
+    requests: Vec<u64>,
+}
+
+/// The first checkpoints open connections and use ids for the first time.
+const WARM: usize = 4;
+
+impl Arrivals {
+    /// Requests for each checkpoint of the steady state; NaN if that was not reached.
+    fn requests_each(&self) -> f64 {
+        match (self.requests.get(WARM), self.requests.last()) {
+            (Some(first), Some(last)) if self.requests.len() > WARM + 1 => {
+                (last - first) as f64 / (self.requests.len() - WARM - 1) as f64
+            }
+            _ => f64::NAN,
+        }
+    }
 }
 
 pub(crate) async fn run(job: &Job) -> Result<Outcome> {
@@ -54,7 +71,7 @@ pub(crate) async fn run(job: &Job) -> Result<Outcome> {
     pipeline.source("numbers", 1, source).sink("out", 1, SinkSpec { topic: job.topic.clone(), config });
     let arrivals = Arc::new(Mutex::new(Arrivals::default()));
     let mut config = RunConfig::default();
-    config.observer = observer(&arrivals);
+    config.observer = observer(&arrivals, &requests);
     config.checkpoints.interval = INTERVAL;
     let folder = tempfile::tempdir()?;
     let mut store = DirectoryStore::open(folder.path(), Binding::default())?;
@@ -62,20 +79,25 @@ pub(crate) async fn run(job: &Job) -> Result<Outcome> {
     let run = pipeline.run(&client, &mut store, &config, std::future::pending::<()>());
     let summary = run.await.map_err(|(error, _)| error)?;
     ensure!(summary.finished && summary.records == job.records, "{} records were written", summary.records);
+    let each = lock(&arrivals).requests_each();
     let took = Sample::new(std::mem::take(&mut lock(&arrivals).took_ms));
     let outcome = watch.stop().records(job.records).transactions(summary.checkpoints);
     Ok(outcome
         .number("settled_p50", took.median())
         .number("settled_p99", took.percentile(99))
-        .number("requests", requests.load(Ordering::Relaxed) as f64 / summary.checkpoints as f64))
+        .number("requests", each))
 }
 
-fn observer(arrivals: &Arc<Mutex<Arrivals>>) -> Observer {
-    let arrivals = Arc::clone(arrivals);
+fn observer(arrivals: &Arc<Mutex<Arrivals>>, requests: &Arc<AtomicU64>) -> Observer {
+    let (arrivals, requests) = (Arc::clone(arrivals), Arc::clone(requests));
     Observer::new(move |_, event| {
         let now = Instant::now();
         match event {
-            JobEvent::Stored { checkpoint } => _ = lock(&arrivals).stored.insert(*checkpoint, now),
+            JobEvent::Stored { checkpoint } => {
+                let mut arrivals = lock(&arrivals);
+                arrivals.stored.insert(*checkpoint, now);
+                arrivals.requests.push(requests.load(Ordering::Relaxed));
+            }
             JobEvent::Visible { checkpoint, .. } => {
                 let mut arrivals = lock(&arrivals);
                 if let Some(stored) = arrivals.stored.get(checkpoint) {

@@ -78,9 +78,9 @@ impl Runner<'_> {
                 Ok(vec![Row::measured(id, what, Goal::AtMost(40.0, 20.0), values)])
             }
             "S5" => {
-                let runs = self.sink(1_000, self.options.size.pick(3_000, 10_000))?;
+                let runs = self.sink(1_000, self.options.size.pick(5_000, 10_000))?;
                 let values = runs.iter().map(|run| run.numbers["requests"]).collect();
-                let what = "requests by checkpoint without Produce, with start".into();
+                let what = "requests by checkpoint without Produce".into();
                 Ok(vec![Row::measured(id, what, Goal::AtMost(3.0, 2.0), values)])
             }
             _ => self.commits(id),

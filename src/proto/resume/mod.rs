@@ -35,7 +35,7 @@ pub use outcome::{
 };
 
 use super::{
-    backoff::Backoff,
+    backoff::{self, Backoff},
     committable::Committable,
     evidence::PartitionVerdict,
     verdict::{FindCoordinatorVerdict, ResumeVerdict},
@@ -364,7 +364,7 @@ impl Resume {
                 if now.since(since) >= CONCURRENT_ALARM {
                     self.alarm(Alarm::Concurrent { since });
                 }
-                self.wait(now, Step::End, PendingCause::Concurrent);
+                self.wait_soon(now, Step::End, PendingCause::Concurrent);
             }
             ResumeVerdict::Loading => self.wait(now, Step::End, PendingCause::CoordinatorLoading),
             ResumeVerdict::Relookup => self.wait(now, Step::Find, PendingCause::CoordinatorUnavailable),
@@ -443,6 +443,15 @@ impl Resume {
     fn wait(&mut self, now: Moment, then: Step, cause: PendingCause) {
         self.note(now, cause);
         self.state = State::Waiting { until: now.after(self.backoff.next_wait()), then };
+    }
+
+    /// The same where it takes milliseconds, as a rule.
+    fn wait_soon(&mut self, now: Moment, then: Step, cause: PendingCause) {
+        self.note(now, cause);
+        let soon = backoff::soon(self.backoff.tries());
+        let wait = self.backoff.next_wait();
+        let until = now.after(soon.map_or(wait, |soon| wait.min(soon)));
+        self.state = State::Waiting { until, then };
     }
 
     fn note(&mut self, now: Moment, cause: PendingCause) {

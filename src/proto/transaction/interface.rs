@@ -26,6 +26,11 @@ pub enum Goal {
 /// Commands and facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
+    /// These partitions are going to get their first batch. V1 adds them to the transaction meanwhile.
+    Began {
+        /// The partitions.
+        partitions: Vec<TopicPartition>,
+    },
     /// A sealed batch.
     Batch {
         /// Where it goes.

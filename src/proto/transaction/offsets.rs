@@ -9,7 +9,10 @@ use std::{
 use super::{Acked, AddFact, Call, Effect, Misuse, OffsetsFact, State, Transaction};
 use crate::{
     ids::{GroupId, Moment},
-    proto::{backoff::Backoff, offsets::GroupOffsets},
+    proto::{
+        backoff::{self, Backoff},
+        offsets::GroupOffsets,
+    },
     wire::versions::TransactionVersion,
 };
 
@@ -129,7 +132,7 @@ impl Transaction {
                 self.offsets.first_is_member();
             }
             AddFact::Retry => self.wait(now, None),
-            AddFact::RetrySoon => self.wait(now, Some(Duration::from_millis(5))),
+            AddFact::RetrySoon => self.wait(now, backoff::soon(self.backoff.tries())),
             AddFact::CoordinatorMoved => self.coordinator_moved(now),
             AddFact::Refused(cause) => self.fail(cause),
             AddFact::Fenced(cause) => self.fenced(cause),
@@ -151,7 +154,10 @@ impl Transaction {
                 self.effects.push_back(Effect::OffsetsStored);
             }
             OffsetsFact::Retry => self.offsets.wait(now, None),
-            OffsetsFact::RetrySoon => self.offsets.wait(now, Some(Duration::from_millis(20))),
+            OffsetsFact::RetrySoon => {
+                let soon = backoff::soon(self.offsets.backoff.tries());
+                self.offsets.wait(now, soon);
+            }
             OffsetsFact::CoordinatorMoved => {
                 let group = self.offsets.first_group().cloned();
                 self.effects.extend(group.map(Effect::ForgetGroupCoordinator));

@@ -87,6 +87,41 @@ fn finish(effects: &[Effect]) -> Option<&Finish> {
 }
 
 #[test]
+fn partitions_that_begin_are_added_together_before_their_first_batches() {
+    let mut rig = Rig::new(TransactionVersion::V1);
+    let began = |partition| Input::Began { partitions: vec![p(partition)] };
+    assert_eq!(rig.feed(began(0)), []);
+    assert_eq!(rig.feed(began(1)), [], "others may follow at once");
+    let due = rig.t.next_deadline(rig.now).unwrap();
+    assert_eq!(due, rig.now.after(ADD_WAIT));
+    rig.now = due;
+    assert_eq!(rig.feed(Input::Tick), [Effect::AddPartitions(vec![p(0), p(1)])]);
+    assert_eq!(rig.feed(Input::Added(AddFact::Added)), []);
+    // A batch waits for nobody.
+    assert_eq!(rig.feed(began(2)), []);
+    assert!(rig.write(3).contains(&Effect::AddPartitions(vec![p(2), p(3)])));
+    rig.feed(Input::Added(AddFact::Added));
+    assert!(!rig.write(0).iter().any(|e| matches!(e, Effect::AddPartitions(_))), "it is a member");
+    let mut v2 = Rig::new(TransactionVersion::V2);
+    v2.feed(began(0));
+    assert_eq!(v2.t.next_deadline(v2.now), None, "the leader adds it");
+}
+
+#[test]
+fn a_partition_that_was_added_and_got_no_batch_is_no_empty_transaction() {
+    let mut rig = Rig::new(TransactionVersion::V1);
+    rig.feed(Input::Began { partitions: vec![p(0)] });
+    rig.later();
+    rig.feed(Input::Added(AddFact::Added));
+    let effects = rig.feed(Input::End(Goal::Prepare));
+    assert!(matches!(&effects[..], [Effect::Failed(_)]), "{effects:?}");
+    assert_eq!(rig.feed(Input::End(Goal::Abort)), [Effect::Abort]);
+    let mut unasked = Rig::new(TransactionVersion::V1);
+    unasked.feed(Input::Began { partitions: vec![p(0)] });
+    assert_eq!(unasked.feed(Input::End(Goal::Prepare)), [Effect::Finished(Finish::Empty)]);
+}
+
+#[test]
 fn prepare_waits_for_every_acknowledgement_and_for_the_start_time() {
     let (mut rig, sent) = Rig::in_flight();
     assert_eq!(rig.end(Goal::Prepare), []);

@@ -65,6 +65,10 @@ impl SinkWriter {
             self.give_up(slot);
             return Err(PrepareCommitError { checkpoint, source: source.into() });
         }
+        // The next transaction begins behind the barrier, while this one is flushed.
+        if let Some((next, id)) = self.next_id() {
+            self.producers.freshen(next, id);
+        }
         Ok(Some(Preparing { checkpoint, slot, transaction }))
     }
 

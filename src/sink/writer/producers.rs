@@ -57,6 +57,20 @@ impl Producers {
         }
     }
 
+    /// Begins what the next transaction of a free slot needs beforehand.
+    pub(super) fn get_ready(&mut self, slot: Slot, id: TransactionalId) {
+        let mut producer = self.take(slot, id);
+        producer.get_ready();
+        self.idle.insert(slot, producer);
+    }
+
+    /// Sees to it that the next transaction of a free slot can begin in a moment without a question.
+    pub(super) fn freshen(&mut self, slot: Slot, id: TransactionalId) {
+        let mut producer = self.take(slot, id);
+        producer.freshen();
+        self.idle.insert(slot, producer);
+    }
+
     /// The slot's transaction never reached a broker: its producer goes on as it is.
     pub(super) fn unused(&mut self, slot: Slot, producer: TransactionalProducer) {
         self.idle.insert(slot, producer);

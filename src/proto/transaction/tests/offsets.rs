@@ -63,7 +63,7 @@ fn prepare_waits_for_offsets_and_names_their_partition_without_records() {
     rig.offsets(1);
     assert_eq!(rig.feed(Input::End(Goal::Prepare)), []);
     let effects = rig.feed(Input::OffsetsCommitted(kept()));
-    assert_eq!(effects, [Effect::OffsetsStored, Effect::CheckTopics { anew: false }, Effect::Describe]);
+    assert_eq!(effects, [Effect::OffsetsStored, Effect::Describe, Effect::CheckTopics { anew: false }]);
     rig.feed(Input::TopicsChecked);
     let effects = rig.feed(Input::Described { start_ms: Some(5) });
     let Some(Finish::Prepared(evidence)) = finish(&effects) else { panic!("{effects:?}") };

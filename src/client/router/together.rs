@@ -1,0 +1,117 @@
+//! What is asked of a broker together with others who ask it at the same moment.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{FRESH, Purpose, Router};
+use crate::{
+    client::gather::Gather,
+    exchange::{
+        ApiVersions, BrokerProfile, DescribeAll, DescribeProducers, Described, ExchangeError,
+        PartitionProducers,
+    },
+    ids::{NodeId, TopicPartition, TransactionalId},
+    net::CallError,
+    wire::{api::Api, versions::TransactionVersion},
+};
+
+/// What several ask of each broker.
+#[derive(Debug, Default)]
+pub(super) struct Together(Mutex<HashMap<NodeId, Arc<AtNode>>>);
+
+type Transactions = Arc<Vec<(TransactionalId, Described)>>;
+
+#[derive(Debug, Default)]
+struct AtNode {
+    profiles: Gather<(), Result<BrokerProfile, CallError>>,
+    transactions: Gather<TransactionalId, Result<Transactions, CallError>>,
+    producers: Gather<Vec<TopicPartition>, Arc<Vec<PartitionProducers>>>,
+}
+
+impl Together {
+    fn at(&self, node: NodeId) -> Arc<AtNode> {
+        // Entries are only ever added whole.
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(nodes.entry(node).or_default())
+    }
+}
+
+impl Router {
+    /// What a broker can do, not older than a moment ago.
+    pub(crate) async fn profile(&self, node: NodeId) -> Result<BrokerProfile, CallError> {
+        self.profile_within(node, Purpose::Control, FRESH).await
+    }
+
+    /// The same, asked on the connection for this purpose, and not older than `age`.
+    pub(crate) async fn profile_within(
+        &self,
+        node: NodeId,
+        purpose: Purpose,
+        age: Duration,
+    ) -> Result<BrokerProfile, CallError> {
+        let Some(connection) = self.connection(node, purpose) else {
+            return Err(CallError::NotSent(format!("broker {node} is not known")));
+        };
+        let (learned, profile) = connection.ready().await?;
+        let kept = self.state().profiles.get(&node).cloned();
+        let newest = kept.filter(|(asked, _)| *asked > learned).unwrap_or((learned, profile));
+        if self.clock.now().since(newest.0) < age {
+            return Ok(newest.1);
+        }
+        let connection = &connection;
+        let ask = |_| async move {
+            let now = self.clock.now();
+            let (_, profile) = connection.call(Arc::new(ApiVersions), self.config.request_timeout).await?;
+            let profile = profile
+                .ok_or_else(|| CallError::NotSent(format!("broker {node} does not tell its versions")))?;
+            // Its age counts from before the question: what the broker says may have changed since.
+            self.state().profiles.insert(node, (now, profile.clone()));
+            Ok(profile)
+        };
+        self.together.at(node).profiles.ask((), ask).await
+    }
+
+    /// Sees to it that what a broker can do is known for a while, for somebody who is going to want it.
+    pub(crate) async fn freshen_profile(&self, node: NodeId) {
+        // Whoever wants it asks again.
+        _ = self.profile_within(node, Purpose::Control, FRESH / 2).await;
+    }
+
+    /// The transaction version to begin a transaction with, as the coordinator sees it now.
+    pub(crate) async fn transaction_version(&self, node: NodeId) -> Result<TransactionVersion, CallError> {
+        self.profile(node).await.map(|p| p.usable_transaction_version())
+    }
+
+    /// What a coordinator says of a transactional id.
+    pub(crate) async fn describe(&self, node: NodeId, id: &TransactionalId) -> Result<Described, CallError> {
+        let put =
+            |ids| async move { self.ask(node, Purpose::Control, DescribeAll::of(ids)).await.map(Arc::new) };
+        let all = self.together.at(node).transactions.ask(id.clone(), put).await?;
+        let ours = all.iter().find(|(of, _)| of == id).map(|(_, described)| described.clone());
+        ours.ok_or_else(|| {
+            let detail = "our id is missing".to_owned();
+            ExchangeError::Malformed { api: Api::DescribeTransactions.name(), version: 0, detail }.into()
+        })
+    }
+
+    /// What a leader knows of the producers of these partitions, among others; nothing without an answer.
+    pub(crate) async fn describe_producers(
+        &self,
+        node: NodeId,
+        partitions: Vec<TopicPartition>,
+    ) -> Arc<Vec<PartitionProducers>> {
+        let put = |asked: Vec<Vec<TopicPartition>>| async move {
+            let mut partitions = asked.concat();
+            partitions.sort();
+            partitions.dedup();
+            let call = DescribeProducers { partitions };
+            let answers = self.ask(node, Purpose::Control, call).await.unwrap_or_default();
+            answers.iter().for_each(|a| self.answered(node, &a.partition, a.code));
+            Arc::new(answers)
+        };
+        self.together.at(node).producers.ask(partitions, put).await
+    }
+}
