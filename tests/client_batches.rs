@@ -3,12 +3,13 @@
 
 mod kit;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kafka_2pc::{
     broker::{Api, Profile},
     client::{Partitioner, Topic},
     record::RecordRef,
+    sink::{Share, Sink, SinkConfig, SinkState},
 };
 use kit::{Bench, TOPIC, both, numbered, within};
 
@@ -99,4 +100,21 @@ async fn keys_go_where_the_chosen_partitioner_puts_them() {
         assert_eq!(partitions, [3, expected]);
         b.client.resume(committable).commit().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_writer_of_a_sink_places_keys_as_its_setting_says() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    b.broker.create_topic("wide", 12).unwrap();
+    let topic = b.client.topic("wide").await.unwrap();
+    let mut config = SinkConfig::new("placed").unwrap();
+    config.partitioner = Partitioner::Consistent;
+    let sink = Sink::new(b.client.clone(), Arc::new(config), vec![topic.clone()]);
+    let share = Share { subtask: 0, total: 1 };
+    let (mut writer, _) = sink.recover_share(share, SinkState::default(), &|_| {}).await.unwrap();
+    let record = RecordRef { key: Some(b"42"), ..RecordRef::value(b"v") };
+    writer.write(&topic, None, record).await.unwrap();
+    let committable = writer.prepare_commit(1).await.unwrap().unwrap();
+    assert_eq!(committable.partitions[0].partition, 8);
+    sink.committer().commit(vec![committable]).await;
 }
