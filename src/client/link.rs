@@ -23,6 +23,23 @@ pub(super) struct Link {
 /// What is known of a batch; `None` while it is under way.
 pub(super) type BatchState = Option<Result<Option<i64>, Cause>>;
 
+/// Counts as a batch of its partition that waits for its turn, until it leaves for the first time.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The fate of one record. Await it after a [`flush`](super::Transaction::flush), or while writing more.
 #[derive(Debug, Clone)]
 pub struct Delivery {

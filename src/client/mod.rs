@@ -41,6 +41,7 @@ pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
 pub use link::Delivery;
+pub use partitioner::{ChoosePartition, Partitioner, UnknownPartitioner};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};

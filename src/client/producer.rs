@@ -16,6 +16,7 @@ use super::{
     ahead::Ahead,
     calls,
     error::ClientError,
+    partitioner::Partitioner,
     router::{Purpose, Router},
     transaction::Transaction,
     writer,
@@ -133,6 +134,14 @@ impl ProducerBuilder {
     #[must_use]
     pub fn compression_levels(mut self, levels: CompressionLevels) -> Self {
         self.config.batching.levels = levels;
+        self
+    }
+
+    /// What chooses the partition of a record that names none (librdkafka: `partitioner`, Java: `partitioner.class`). Default:
+    /// [`Partitioner::Murmur2Random`], as Java's.
+    #[must_use]
+    pub fn partitioner(mut self, partitioner: Partitioner) -> Self {
+        self.config.batching.partitioner = partitioner;
         self
     }
 

@@ -15,7 +15,7 @@ use super::{
     ahead::Ahead,
     calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
-    link::{BatchState, Link},
+    link::{BatchState, Link, Waiting},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
     router::Purpose,
@@ -173,7 +173,7 @@ struct Held {
 
 /// A batch gets its identity and sequence when it leaves for the first time; from then on its bytes are fixed.
 enum Body {
-    Sealed(SealedBatch),
+    Sealed(SealedBatch, #[expect(dead_code, reason = "its end tells that the batch has left")] Waiting),
     Sent(Bytes),
     Gone,
 }
@@ -320,8 +320,8 @@ impl Task {
             deadline: sealed.since.after(self.shared.config.delivery_timeout),
         };
         let size = sealed.batch.len();
-        let Sealed { partition, batch: sealed_batch, numbers, tracked, .. } = sealed;
-        self.batches.insert(id, Held { bytes: Body::Sealed(sealed_batch), numbers, size, tracked });
+        let Sealed { partition, batch: sealed_batch, numbers, tracked, waiting, .. } = sealed;
+        self.batches.insert(id, Held { bytes: Body::Sealed(sealed_batch, waiting), numbers, size, tracked });
         let leader = self.shared.router.leader(&partition);
         Input::Batch { partition, batch, leader }
     }
@@ -431,7 +431,7 @@ impl Task {
     fn body(&mut self, item: &outbox::Item) -> Option<Bytes> {
         let held = self.batches.get_mut(&item.batch)?;
         let bytes = match std::mem::replace(&mut held.bytes, Body::Gone) {
-            Body::Sealed(mut sealed) => {
+            Body::Sealed(mut sealed, _) => {
                 let stamp = Stamp::Transactional { identity: self.identity, base_sequence: item.sequence };
                 sealed.stamp(stamp);
                 sealed.freeze()
