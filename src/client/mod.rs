@@ -1,5 +1,6 @@
 //! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
 
+mod accumulator;
 mod admin;
 mod buffers;
 mod calls;
@@ -10,6 +11,7 @@ mod evidence;
 mod first;
 mod fit;
 mod groups;
+mod link;
 mod look;
 mod offsets;
 mod partitioner;
@@ -36,6 +38,7 @@ pub use admin::{
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
+pub use link::Delivery;
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};

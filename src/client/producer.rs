@@ -8,6 +8,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
+    accumulator::Settings,
     calls,
     error::ClientError,
     router::{Purpose, Router},
@@ -36,13 +37,8 @@ pub(crate) const MAX_IN_FLIGHT: usize = 5;
 pub(crate) struct ProducerConfig {
     pub(crate) transaction_timeout: Duration,
     pub(crate) delivery_timeout: Duration,
-    pub(crate) linger: Duration,
-    pub(crate) batch_bytes: usize,
-    pub(crate) request_bytes: usize,
-    pub(crate) buffer_bytes: usize,
+    pub(crate) batching: Settings,
     pub(crate) in_flight: usize,
-    pub(crate) compression: Compression,
-    pub(crate) levels: CompressionLevels,
     pub(crate) retry_backoff: Duration,
     pub(crate) retry_backoff_max: Duration,
 }
@@ -60,13 +56,8 @@ impl ProducerBuilder {
         let config = ProducerConfig {
             transaction_timeout: Duration::from_secs(900),
             delivery_timeout: Duration::from_secs(120),
-            linger: Duration::from_millis(5),
-            batch_bytes: 128 * 1024,
-            request_bytes: 1 << 20,
-            buffer_bytes: 32 << 20,
+            batching: Settings::default(),
             in_flight: MAX_IN_FLIGHT,
-            compression: Compression::None,
-            levels: CompressionLevels::default(),
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
         };
@@ -92,28 +83,28 @@ impl ProducerBuilder {
     /// transaction is used; nothing of a transaction is visible before its commit in any case.
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.config.linger = linger;
+        self.config.batching.linger = linger;
         self
     }
 
     /// `batch.size`, in bytes before compression. Default 128 KiB.
     #[must_use]
     pub fn batch_size(mut self, bytes: usize) -> Self {
-        self.config.batch_bytes = bytes;
+        self.config.batching.batch_bytes = bytes;
         self
     }
 
     /// `max.request.size`, in bytes. Default 1 MiB. It also bounds one record.
     #[must_use]
     pub fn max_request_size(mut self, bytes: usize) -> Self {
-        self.config.request_bytes = bytes;
+        self.config.batching.request_bytes = bytes;
         self
     }
 
     /// `buffer.memory`, in bytes: records that are not acknowledged. Default 32 MiB.
     #[must_use]
     pub fn buffer_memory(mut self, bytes: usize) -> Self {
-        self.config.buffer_bytes = bytes;
+        self.config.batching.buffer_bytes = bytes;
         self
     }
 
@@ -129,14 +120,14 @@ impl ProducerBuilder {
     /// `compression.type`. Default none.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.config.compression = compression;
+        self.config.batching.compression = compression;
         self
     }
 
     /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
     #[must_use]
     pub fn compression_levels(mut self, levels: CompressionLevels) -> Self {
-        self.config.levels = levels;
+        self.config.batching.levels = levels;
         self
     }
 

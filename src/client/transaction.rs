@@ -1,37 +1,22 @@
 //! An open transaction in the hands of the one who writes it.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    accumulator::{Accumulator, Place},
     error::{EndError, PrepareError, SendError, TrySendError},
-    fit::fits_alone,
-    partitioner::{self, Sticky},
+    link::{Delivery, Link},
     producer::{Shared, TransactionalProducer},
     record_sink::RecordSink,
     resume,
     topic::Topic,
-    writer::{Command, Ending, Sealed},
+    writer::{Command, Ending},
 };
 use crate::{
-    ids::{Moment, TopicPartition},
-    net::Clock,
-    proto::{
-        cause::{Cause, CauseKind},
-        committable::Committable,
-        numbers::Numbers,
-        resume::Outcome,
-        transaction::Goal,
-    },
+    proto::{cause::Cause, committable::Committable, resume::Outcome, transaction::Goal},
     record::RecordRef,
-    wire::batch::BatchBuilder,
 };
 
 mod offsets;
@@ -45,57 +30,7 @@ pub struct Transaction {
     shared: Arc<Shared>,
     link: Arc<Link>,
     commands: mpsc::UnboundedSender<Command>,
-    topics: Vec<OpenTopic>,
-    open_bytes: usize,
-    since_look: u32,
-    last_topic: usize,
-    /// How many records were taken.
-    taken: u64,
-}
-
-/// What the handle and its task share.
-#[derive(Debug, Default)]
-pub(super) struct Link {
-    failed: AtomicBool,
-    cause: Mutex<Option<Cause>>,
-    /// Bytes of sealed batches that are not acknowledged.
-    unacked: AtomicUsize,
-    freed: Notify,
-}
-
-#[derive(Debug)]
-struct OpenTopic {
-    topic: Topic,
-    sticky: Sticky,
-    partitions: Vec<Option<Open>>,
-}
-
-impl OpenTopic {
-    /// A topic that was looked up again may have got partitions.
-    fn learn(&mut self, newer: &Topic) {
-        if newer.partitions() > self.topic.partitions() {
-            self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| None));
-            self.topic = newer.clone();
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Open {
-    builder: BatchBuilder,
-    numbers: Numbers,
-    since: Moment,
-    tracked: Option<watch::Sender<BatchState>>,
-}
-
-/// What is known of a batch; `None` while it is under way.
-pub(super) type BatchState = Option<Result<Option<i64>, Cause>>;
-
-/// The fate of one record. Await it after a [`flush`](Transaction::flush), or while writing more.
-#[derive(Debug, Clone)]
-pub struct Delivery {
-    state: watch::Receiver<BatchState>,
-    index: i32,
+    records: Accumulator,
 }
 
 /// A transaction after [`prepare`](Transaction::prepare).
@@ -107,9 +42,6 @@ pub enum Prepared {
     /// Whoever holds this can commit, from any process.
     Ready(Committable),
 }
-
-/// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
-const LOOK_EVERY: u32 = 64;
 
 /// What is logged of a transaction that could not be aborted.
 pub(crate) const LEFT_OPEN: &str = "the open transaction is left to the next recovery: readers stall there until the job is \
@@ -124,16 +56,9 @@ impl Transaction {
         link: Arc<Link>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self {
-            shared,
-            link,
-            commands,
-            topics: Vec::new(),
-            open_bytes: 0,
-            since_look: 0,
-            last_topic: 0,
-            taken: 0,
-        }
+        let records =
+            Accumulator::new(Arc::clone(&shared.router), shared.config.batching.clone(), Arc::clone(&link));
+        Self { shared, link, commands, records }
     }
 
     /// Takes a record, or says at once why not. Nothing is allocated for it.
@@ -166,16 +91,7 @@ impl Transaction {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), SendError> {
-        loop {
-            let link = Arc::clone(&self.link);
-            let freed = link.freed.notified();
-            match self.append(topic, partition, record) {
-                Ok(_) => return Ok(()),
-                Err(TrySendError::Full) => freed.await,
-                Err(TrySendError::Record(e)) => return Err(e),
-                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
-            }
-        }
+        self.append_in_time(topic, partition, record).await.map(drop)
     }
 
     /// [`send`](Self::send) that also tells the record's fate. The batch is sent when it is full, when its linger
@@ -192,16 +108,8 @@ impl Transaction {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, SendError> {
-        loop {
-            let link = Arc::clone(&self.link);
-            let freed = link.freed.notified();
-            match self.append(topic, partition, record) {
-                Ok((at, partition)) => return Ok(self.track(at, partition)),
-                Err(TrySendError::Full) => freed.await,
-                Err(TrySendError::Record(e)) => return Err(e),
-                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
-            }
-        }
+        let place = self.append_in_time(topic, partition, record).await?;
+        Ok(self.records.track(place))
     }
 
     /// Sends what has waited longer than `linger.ms`. Call it now and then when no records come.
@@ -209,10 +117,10 @@ impl Transaction {
     /// # Errors
     /// [`SendError::Failed`] if the transaction must be aborted.
     pub fn tick(&mut self) -> Result<(), SendError> {
-        self.check()?;
-        let now = self.shared.router.clock.now();
-        let linger = self.shared.config.linger;
-        self.seal_where(|open| now.since(open.since) >= linger)
+        self.link.check()?;
+        let closed = self.records.close_lingering();
+        self.submit();
+        closed
     }
 
     /// Sends everything and waits until it is acknowledged.
@@ -230,8 +138,8 @@ impl Transaction {
     pub(super) fn begin_flush(
         &mut self,
     ) -> Result<impl Future<Output = Result<(), SendError>> + Send + 'static + use<>, SendError> {
-        self.check()?;
-        self.seal_where(|_| true)?;
+        self.link.check()?;
+        self.close_all()?;
         let (reply, answer) = oneshot::channel();
         // A task that is gone has left its cause behind.
         _ = self.commands.send(Command::Flush(reply));
@@ -246,8 +154,7 @@ impl Transaction {
 
     /// Done when memory became free, or the transaction failed, after this was first polled.
     pub(crate) fn freed(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let link = Arc::clone(&self.link);
-        async move { link.freed.notified().await }
+        Arc::clone(&self.link).freed()
     }
 
     /// This transaction as a [`futures::Sink`].
@@ -321,7 +228,7 @@ impl Transaction {
 
     async fn end(mut self, goal: Goal) -> Ending {
         if goal != Goal::Abort {
-            if let Err(SendError::Failed(cause)) = self.seal_where(|_| true) {
+            if let Err(SendError::Failed(cause)) = self.close_all() {
                 self.abort_at_last().await;
                 return failed(cause);
             }
@@ -352,216 +259,70 @@ impl Transaction {
         }
     }
 
-    fn check(&self) -> Result<(), SendError> {
-        if self.link.failed.load(Ordering::Relaxed) {
-            return Err(SendError::Failed(self.link.cause()));
-        }
-        Ok(())
-    }
-
     fn append(
         &mut self,
         topic: &Topic,
         partition: Option<i32>,
         record: RecordRef<'_>,
-    ) -> Result<(usize, usize), TrySendError> {
-        self.check()?;
-        self.since_look += 1;
-        if self.since_look >= LOOK_EVERY {
-            self.since_look = 0;
-            self.tick()?;
-        }
-        let timestamp = record.timestamp.unwrap_or_else(Clock::wall_ms);
-        let at = self.topic_index(topic);
-        let estimate = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-        let partition = self.choose(at, partition, &record, estimate)?;
-        self.make_room(at, partition, &record, timestamp)?;
-        let batch_bytes = self.shared.config.batch_bytes;
-        let router = &self.shared.router;
-        let open = self.topics[at].partitions[partition].get_or_insert_with(|| Open {
-            builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
-            numbers: Numbers::default(),
-            since: router.clock.now(),
-            tracked: None,
-        });
-        let before = open.builder.len_bytes();
-        let appended = open.builder.append(&record, timestamp);
-        self.open_bytes += open.builder.len_bytes() - before;
-        if let Err(e) = appended {
-            return Err(TrySendError::Record(SendError::Seal(e.to_string())));
-        }
-        open.numbers.push(self.taken);
-        self.taken += 1;
-        Ok((at, partition))
+    ) -> Result<Place, TrySendError> {
+        let place = self.records.append(topic, partition, record);
+        self.submit();
+        place
     }
 
-    /// Closes the partition's batch if the record does not fit, and sees to the limits.
-    fn make_room(
+    /// Waits while the memory is full.
+    async fn append_in_time(
         &mut self,
-        at: usize,
-        partition: usize,
-        record: &RecordRef<'_>,
-        timestamp: i64,
-    ) -> Result<(), TrySendError> {
-        let config = &self.shared.config;
-        let most = fits_alone(record, timestamp, config.request_bytes)?;
-        let (batch_bytes, buffer_bytes) = (config.batch_bytes, config.buffer_bytes);
-        if let Some(open) = &self.topics[at].partitions[partition] {
-            let (held, builder) = (open.builder.len_bytes(), &open.builder);
-            // What the record adds exactly costs more to know, and matters near the limit only.
-            if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
-                let sealed = self.seal(at, partition)?;
-                self.submit(sealed.into_iter().collect());
-            }
-        }
-        let used = self.link.unacked.load(Ordering::Acquire) + self.open_bytes;
-        if used > 0 && used + most > buffer_bytes {
-            // What is open must leave, or nothing would ever become free.
-            self.seal_where(|_| true)?;
-            return Err(TrySendError::Full);
-        }
-        Ok(())
-    }
-
-    fn topic_index(&mut self, topic: &Topic) -> usize {
-        let same = |t: &OpenTopic| t.topic.is_same(topic);
-        if !self.topics.get(self.last_topic).is_some_and(same) {
-            let found = self.topics.iter().position(same);
-            self.last_topic = found.unwrap_or_else(|| {
-                let count = topic.partitions();
-                self.topics.push(OpenTopic {
-                    topic: topic.clone(),
-                    sticky: Sticky::new(Clock::seed(), count),
-                    partitions: (0..count).map(|_| None).collect(),
-                });
-                self.topics.len() - 1
-            });
-        }
-        self.topics[self.last_topic].learn(topic);
-        self.last_topic
-    }
-
-    fn choose(
-        &mut self,
-        at: usize,
+        topic: &Topic,
         partition: Option<i32>,
-        record: &RecordRef<'_>,
-        bytes: usize,
-    ) -> Result<usize, TrySendError> {
-        let batch_bytes = self.shared.config.batch_bytes;
-        let open = &mut self.topics[at];
-        let partitions = open.topic.partitions();
-        let chosen = match (partition, record.key) {
-            (Some(partition), _) => partition,
-            (None, Some(key)) => partitioner::of_key(key, partitions),
-            (None, None) => open.sticky.next(bytes, batch_bytes, partitions),
-        };
-        let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
-        index.ok_or_else(|| open.topic.lacks(chosen).into())
-    }
-
-    fn seal_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {
-        let mut closed = Vec::new();
-        for at in 0..self.topics.len() {
-            for partition in 0..self.topics[at].partitions.len() {
-                if self.topics[at].partitions[partition].as_ref().is_some_and(&which) {
-                    closed.extend(self.seal(at, partition)?);
-                }
-            }
+        record: RecordRef<'_>,
+    ) -> Result<Place, SendError> {
+        if let Some(place) = self.append_unless_full(topic, partition, record)? {
+            return Ok(place);
         }
-        self.submit(closed);
-        Ok(())
+        let link = Arc::clone(&self.link);
+        loop {
+            // Listening begins before the try, so that what becomes free in between is heard.
+            let freed = link.listen();
+            if let Some(place) = self.append_unless_full(topic, partition, record)? {
+                return Ok(place);
+            }
+            freed.await;
+        }
     }
 
-    /// Together, so that one request can carry all of them.
-    fn submit(&self, batches: Vec<Sealed>) {
-        if !batches.is_empty() {
+    fn append_unless_full(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<Option<Place>, SendError> {
+        match self.append(topic, partition, record) {
+            Ok(place) => Ok(Some(place)),
+            Err(TrySendError::Full) => Ok(None),
+            Err(TrySendError::Record(e)) => Err(e),
+            Err(TrySendError::Failed(cause)) => Err(SendError::Failed(cause)),
+        }
+    }
+
+    fn close_all(&mut self) -> Result<(), SendError> {
+        let closed = self.records.close_all();
+        self.submit();
+        closed
+    }
+
+    /// Hands over what was closed.
+    fn submit(&mut self) {
+        if let Some(batches) = self.records.closed() {
             // A task that is gone has left its cause behind; the next call reports it.
             _ = self.commands.send(Command::Batches(batches));
         }
-    }
-
-    fn seal(&mut self, at: usize, partition: usize) -> Result<Option<Sealed>, SendError> {
-        let topic = &mut self.topics[at];
-        let Some(open) = topic.partitions[partition].take() else { return Ok(None) };
-        self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
-        let config = &self.shared.config;
-        let mut batch = match open.builder.seal_at(config.compression, config.levels) {
-            Ok(batch) => batch,
-            Err(e) => {
-                // Records that were taken are gone: the transaction must not be prepared any more.
-                self.link.fail(Cause::new(CauseKind::Refused, e.to_string()));
-                return Err(SendError::Failed(self.link.cause()));
-            }
-        };
-        if let Some(spare) = batch.take_spare() {
-            self.shared.router.buffers.give(spare);
-        }
-        self.link.unacked.fetch_add(batch.len(), Ordering::AcqRel);
-        let index = i32::try_from(partition).unwrap_or(i32::MAX);
-        Ok(Some(Sealed {
-            partition: TopicPartition { topic: topic.topic.name().clone(), partition: index },
-            topic_id: topic.topic.id(),
-            batch,
-            numbers: Arc::new(open.numbers),
-            since: open.since,
-            tracked: open.tracked,
-        }))
-    }
-
-    fn track(&mut self, at: usize, partition: usize) -> Delivery {
-        let open = self.topics[at].partitions[partition].as_mut();
-        // The record was appended just now, so its batch is there.
-        let (state, index) = open.map_or_else(
-            || (watch::channel(None).1, 0),
-            |open| {
-                let sender = open.tracked.get_or_insert_with(|| watch::channel(None).0);
-                (sender.subscribe(), open.builder.count() - 1)
-            },
-        );
-        Delivery { state, index }
     }
 }
 
 /// A task that is gone has left its cause behind, and a fence is one wherever it was met.
 fn failed(cause: Cause) -> Ending {
     if cause.is_fenced() { Ending::Fenced(cause) } else { Ending::Failed(cause) }
-}
-
-impl Link {
-    pub(super) fn fail(&self, cause: Cause) {
-        let mut slot = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(cause);
-        self.failed.store(true, Ordering::Release);
-        self.freed.notify_waiters();
-    }
-
-    fn cause(&self) -> Cause {
-        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
-    }
-
-    pub(super) fn free(&self, bytes: usize) {
-        self.unacked.fetch_sub(bytes, Ordering::AcqRel);
-        self.freed.notify_waiters();
-    }
-}
-
-impl Delivery {
-    /// Waits for the record to be stored. The offset is `None` if the broker recognised a retry without telling
-    /// where it is.
-    ///
-    /// # Errors
-    /// The cause if it will never be stored.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn stored(mut self) -> Result<Option<i64>, Cause> {
-        let gone =
-            || Err(Cause::new(CauseKind::Dropped, "the transaction ended before the record was stored"));
-        let state = self.state.wait_for(Option::is_some).await.ok().and_then(|s| s.clone());
-        state.unwrap_or_else(gone).map(|base| base.map(|base| base + i64::from(self.index)))
-    }
 }
 
 impl Prepared {

@@ -11,12 +11,14 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    accumulator::Sealed,
     calls::{abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
+    link::{BatchState, Link},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
     router::Purpose,
-    transaction::{BatchState, Link, Transaction},
+    transaction::Transaction,
 };
 use crate::{
     exchange::{AddPartitionsToTxn, DescribeTransactions, Produce, facts},
@@ -43,17 +45,6 @@ pub(super) enum Command {
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
     End(Goal, oneshot::Sender<Ending>),
-}
-
-/// A batch that was closed.
-#[derive(Debug)]
-pub(super) struct Sealed {
-    pub(super) partition: TopicPartition,
-    pub(super) topic_id: TopicId,
-    pub(super) batch: SealedBatch,
-    pub(super) numbers: Arc<Numbers>,
-    pub(super) since: Moment,
-    pub(super) tracked: Option<watch::Sender<BatchState>>,
 }
 
 /// How the transaction ended, for its handle.
@@ -186,7 +177,7 @@ impl Task {
                 TransactionVersion::V0 | TransactionVersion::V1 => FirstBatch::Alone,
                 TransactionVersion::V2 => FirstBatch::Pipelined,
             },
-            request_bytes: shared.config.request_bytes,
+            request_bytes: shared.config.batching.request_bytes,
             retry: shared.config.retry_backoff,
             retry_max: shared.config.retry_backoff_max,
         };

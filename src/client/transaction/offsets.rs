@@ -42,7 +42,7 @@ impl Transaction {
         group: &ConsumerGroupMetadata,
         offsets: BTreeMap<TopicPartition, OffsetAndMetadata>,
     ) -> Result<impl Future<Output = Result<(), SendError>> + Send + 'static + use<>, SendError> {
-        self.check()?;
+        self.link.check()?;
         let offsets = GroupOffsets { group: group.clone(), offsets };
         let refused = |why| Err(SendError::Offsets { group: group.group_id.to_string(), why });
         if group.group_id.as_str().is_empty() {

@@ -1,0 +1,308 @@
+//! Records on their way into batches: one open batch for each partition, and a bound on the memory of all.
+//!
+//! ```text
+//!   append ──► open batch of its partition ──full, lingered, flushed, or memory short──► closed, for the holder to send
+//!                                                                                          │
+//!              unacked (`Link`) ◄── free, when it was stored or given up ──────────────────┘
+//! ```
+//! It knows nothing of who writes the records, nor under which identity: a holder takes what was closed with
+//! [`Accumulator::closed`] and sends it, in that order.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{
+    error::{SendError, TrySendError},
+    fit::fits_alone,
+    link::{BatchState, Delivery, Link},
+    partitioner::{self, Sticky},
+    router::Router,
+    topic::Topic,
+};
+use crate::{
+    ids::{Moment, TopicId, TopicPartition},
+    net::Clock,
+    proto::{
+        cause::{Cause, CauseKind},
+        numbers::Numbers,
+    },
+    record::{Compression, CompressionLevels, RecordRef},
+    wire::batch::{BatchBuilder, SealedBatch},
+};
+
+/// How records become batches, each setting with Kafka's name and default.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// `linger.ms`.
+    pub(crate) linger: Duration,
+    /// `batch.size`.
+    pub(crate) batch_bytes: usize,
+    /// `max.request.size`.
+    pub(crate) request_bytes: usize,
+    /// `buffer.memory`.
+    pub(crate) buffer_bytes: usize,
+    /// `compression.type`.
+    pub(crate) compression: Compression,
+    /// `compression.gzip.level` and so on.
+    pub(crate) levels: CompressionLevels,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            linger: Duration::from_millis(5),
+            batch_bytes: 128 * 1024,
+            request_bytes: 1 << 20,
+            buffer_bytes: 32 << 20,
+            compression: Compression::None,
+            levels: CompressionLevels::default(),
+        }
+    }
+}
+
+/// Open batches, and what was closed and not yet taken by the holder.
+#[derive(Debug)]
+pub(super) struct Accumulator {
+    router: Arc<Router>,
+    settings: Settings,
+    link: Arc<Link>,
+    topics: Vec<OpenTopic>,
+    closed: Vec<Sealed>,
+    open_bytes: usize,
+    since_look: u32,
+    last_topic: usize,
+    /// How many records were taken.
+    taken: u64,
+}
+
+/// A batch that was closed.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) partition: TopicPartition,
+    pub(super) topic_id: TopicId,
+    pub(super) batch: SealedBatch,
+    pub(super) numbers: Arc<Numbers>,
+    pub(super) since: Moment,
+    pub(super) tracked: Option<watch::Sender<BatchState>>,
+}
+
+/// Where a record was put: good until the accumulator is used again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    topic: usize,
+    partition: usize,
+}
+
+#[derive(Debug)]
+struct OpenTopic {
+    topic: Topic,
+    sticky: Sticky,
+    partitions: Vec<Option<Open>>,
+}
+
+impl OpenTopic {
+    /// A topic that was looked up again may have got partitions.
+    fn learn(&mut self, newer: &Topic) {
+        if newer.partitions() > self.topic.partitions() {
+            self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| None));
+            self.topic = newer.clone();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    builder: BatchBuilder,
+    numbers: Numbers,
+    since: Moment,
+    tracked: Option<watch::Sender<BatchState>>,
+}
+
+/// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
+const LOOK_EVERY: u32 = 64;
+
+impl Accumulator {
+    /// Without records. `link` is shared with whoever sends what is closed.
+    pub(super) fn new(router: Arc<Router>, settings: Settings, link: Arc<Link>) -> Self {
+        Self {
+            router,
+            settings,
+            link,
+            topics: Vec::new(),
+            closed: Vec::new(),
+            open_bytes: 0,
+            since_look: 0,
+            last_topic: 0,
+            taken: 0,
+        }
+    }
+
+    /// Takes a record, or says at once why not. Nothing is allocated for it. Batches may be closed in either case.
+    pub(super) fn append(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: RecordRef<'_>,
+    ) -> Result<Place, TrySendError> {
+        self.link.check()?;
+        self.since_look += 1;
+        if self.since_look >= LOOK_EVERY {
+            self.since_look = 0;
+            self.close_lingering()?;
+        }
+        let timestamp = record.timestamp.unwrap_or_else(Clock::wall_ms);
+        let topic = self.topic_index(topic);
+        let estimate = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        let partition = self.choose(topic, partition, &record, estimate)?;
+        let place = Place { topic, partition };
+        self.make_room(place, &record, timestamp)?;
+        let (router, batch_bytes) = (&self.router, self.settings.batch_bytes);
+        let open = self.topics[topic].partitions[partition].get_or_insert_with(|| Open {
+            builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
+            numbers: Numbers::default(),
+            since: router.clock.now(),
+            tracked: None,
+        });
+        let before = open.builder.len_bytes();
+        let appended = open.builder.append(&record, timestamp);
+        self.open_bytes += open.builder.len_bytes() - before;
+        if let Err(e) = appended {
+            return Err(TrySendError::Record(SendError::Seal(e.to_string())));
+        }
+        open.numbers.push(self.taken);
+        self.taken += 1;
+        Ok(place)
+    }
+
+    /// A handle on the fate of the record that was appended last.
+    pub(super) fn track(&mut self, Place { topic, partition }: Place) -> Delivery {
+        let open = self.topics[topic].partitions[partition].as_mut();
+        // The record was appended just now, so its batch is there.
+        let (state, index) = open.map_or_else(
+            || (watch::channel(None).1, 0),
+            |open| {
+                let sender = open.tracked.get_or_insert_with(|| watch::channel(None).0);
+                (sender.subscribe(), open.builder.count() - 1)
+            },
+        );
+        Delivery::new(state, index)
+    }
+
+    /// Closes the batches that have waited longer than `linger.ms`.
+    pub(super) fn close_lingering(&mut self) -> Result<(), SendError> {
+        let now = self.router.clock.now();
+        let linger = self.settings.linger;
+        self.close_where(|open| now.since(open.since) >= linger)
+    }
+
+    /// Closes all batches.
+    pub(super) fn close_all(&mut self) -> Result<(), SendError> {
+        self.close_where(|_| true)
+    }
+
+    /// What was closed since the last call, in order and together, so that one request can carry all of it.
+    pub(super) fn closed(&mut self) -> Option<Vec<Sealed>> {
+        if self.closed.is_empty() { None } else { Some(mem::take(&mut self.closed)) }
+    }
+
+    /// Closes the partition's batch if the record does not fit, and sees to the limits.
+    fn make_room(
+        &mut self,
+        place: Place,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+    ) -> Result<(), TrySendError> {
+        let Settings { batch_bytes, request_bytes, buffer_bytes, .. } = self.settings;
+        let most = fits_alone(record, timestamp, request_bytes)?;
+        if let Some(open) = &self.topics[place.topic].partitions[place.partition] {
+            let (held, builder) = (open.builder.len_bytes(), &open.builder);
+            // What the record adds exactly costs more to know, and matters near the limit only.
+            if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
+                self.close(place)?;
+            }
+        }
+        let used = self.link.unacked() + self.open_bytes;
+        if used > 0 && used + most > buffer_bytes {
+            // What is open must leave, or nothing would ever become free.
+            self.close_all()?;
+            return Err(TrySendError::Full);
+        }
+        Ok(())
+    }
+
+    fn topic_index(&mut self, topic: &Topic) -> usize {
+        let same = |t: &OpenTopic| t.topic.is_same(topic);
+        if !self.topics.get(self.last_topic).is_some_and(same) {
+            let found = self.topics.iter().position(same);
+            self.last_topic = found.unwrap_or_else(|| {
+                let count = topic.partitions();
+                self.topics.push(OpenTopic {
+                    topic: topic.clone(),
+                    sticky: Sticky::new(Clock::seed(), count),
+                    partitions: (0..count).map(|_| None).collect(),
+                });
+                self.topics.len() - 1
+            });
+        }
+        self.topics[self.last_topic].learn(topic);
+        self.last_topic
+    }
+
+    fn choose(
+        &mut self,
+        at: usize,
+        partition: Option<i32>,
+        record: &RecordRef<'_>,
+        bytes: usize,
+    ) -> Result<usize, TrySendError> {
+        let open = &mut self.topics[at];
+        let partitions = open.topic.partitions();
+        let chosen = match (partition, record.key) {
+            (Some(partition), _) => partition,
+            (None, Some(key)) => partitioner::of_key(key, partitions),
+            (None, None) => open.sticky.next(bytes, self.settings.batch_bytes, partitions),
+        };
+        let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
+        index.ok_or_else(|| open.topic.lacks(chosen).into())
+    }
+
+    fn close_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {
+        for topic in 0..self.topics.len() {
+            for partition in 0..self.topics[topic].partitions.len() {
+                if self.topics[topic].partitions[partition].as_ref().is_some_and(&which) {
+                    self.close(Place { topic, partition })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, place: Place) -> Result<(), SendError> {
+        let topic = &mut self.topics[place.topic];
+        let Some(open) = topic.partitions[place.partition].take() else { return Ok(()) };
+        self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
+        let mut batch = match open.builder.seal_at(self.settings.compression, self.settings.levels) {
+            Ok(batch) => batch,
+            Err(e) => {
+                // Records that were taken are gone: whoever counts on them must hear of it.
+                self.link.fail(Cause::new(CauseKind::Refused, e.to_string()));
+                return Err(SendError::Failed(self.link.cause()));
+            }
+        };
+        if let Some(spare) = batch.take_spare() {
+            self.router.buffers.give(spare);
+        }
+        self.link.hold(batch.len());
+        let partition = i32::try_from(place.partition).unwrap_or(i32::MAX);
+        self.closed.push(Sealed {
+            partition: TopicPartition { topic: topic.topic.name().clone(), partition },
+            topic_id: topic.topic.id(),
+            batch,
+            numbers: Arc::new(open.numbers),
+            since: open.since,
+            tracked: open.tracked,
+        });
+        Ok(())
+    }
+}

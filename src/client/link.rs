@@ -1,0 +1,102 @@
+//! What a handle that takes records and the task that sends them share.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::{Notify, futures::Notified, watch};
+
+use super::error::SendError;
+use crate::proto::cause::{Cause, CauseKind};
+
+/// The first failure, and the memory of batches that are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    failed: AtomicBool,
+    cause: Mutex<Option<Cause>>,
+    /// Bytes of closed batches that are not acknowledged.
+    unacked: AtomicUsize,
+    freed: Notify,
+}
+
+/// What is known of a batch; `None` while it is under way.
+pub(super) type BatchState = Option<Result<Option<i64>, Cause>>;
+
+/// The fate of one record. Await it after a [`flush`](super::Transaction::flush), or while writing more.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    state: watch::Receiver<BatchState>,
+    index: i32,
+}
+
+impl Link {
+    /// Nothing goes on after this. The first cause is kept.
+    pub(super) fn fail(&self, cause: Cause) {
+        let mut slot = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(cause);
+        self.failed.store(true, Ordering::Release);
+        self.freed.notify_waiters();
+    }
+
+    /// Why nothing goes on.
+    pub(super) fn cause(&self) -> Cause {
+        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
+    }
+
+    /// Whether records can be taken.
+    pub(super) fn check(&self) -> Result<(), SendError> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(SendError::Failed(self.cause()));
+        }
+        Ok(())
+    }
+
+    /// Bytes of closed batches that are not acknowledged.
+    pub(super) fn unacked(&self) -> usize {
+        self.unacked.load(Ordering::Acquire)
+    }
+
+    /// A batch of so many bytes was closed.
+    pub(super) fn hold(&self, bytes: usize) {
+        self.unacked.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// A batch of so many bytes was stored, or given up.
+    pub(super) fn free(&self, bytes: usize) {
+        self.unacked.fetch_sub(bytes, Ordering::AcqRel);
+        self.freed.notify_waiters();
+    }
+
+    /// Done when memory became free, or everything failed, after this was called.
+    pub(super) fn listen(&self) -> Notified<'_> {
+        self.freed.notified()
+    }
+
+    /// The same, after it was first polled.
+    pub(super) async fn freed(self: Arc<Self>) {
+        self.listen().await;
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(state: watch::Receiver<BatchState>, index: i32) -> Self {
+        Self { state, index }
+    }
+
+    /// Waits for the record to be stored. The offset is `None` if the broker recognised a retry without telling
+    /// where it is.
+    ///
+    /// # Errors
+    /// The cause if it will never be stored.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn stored(mut self) -> Result<Option<i64>, Cause> {
+        let gone =
+            || Err(Cause::new(CauseKind::Dropped, "the transaction ended before the record was stored"));
+        let state = self.state.wait_for(Option::is_some).await.ok().and_then(|s| s.clone());
+        state.unwrap_or_else(gone).map(|base| base.map(|base| base + i64::from(self.index)))
+    }
+}
