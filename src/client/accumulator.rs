@@ -206,6 +206,22 @@ impl Accumulator {
         if self.closed.is_empty() { None } else { Some(mem::take(&mut self.closed)) }
     }
 
+    /// True when something was closed and not taken yet.
+    pub(super) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// True when a batch is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.open_bytes > 0
+    }
+
+    /// When the first open batch will have waited for `linger.ms`.
+    pub(super) fn lingers_until(&self) -> Option<Moment> {
+        let open = self.topics.iter().flat_map(|topic| topic.partitions.iter().flatten());
+        open.map(|open| open.since).min().map(|since| since.after(self.settings.linger))
+    }
+
     /// Closes the partition's batch if the record does not fit, and sees to the limits.
     fn make_room(
         &mut self,

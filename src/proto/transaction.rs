@@ -177,7 +177,10 @@ impl Transaction {
         // A batch that can't leave any more has no deadline either: it would be over for ever.
         let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
         let offsets = self.offsets.next_deadline().filter(|_| self.sends());
-        [self.call.deadline(), self.leaders.deadline(), outbox, offsets, self.abort_until].into_iter().flatten().min()
+        [self.call.deadline(), self.leaders.deadline(), outbox, offsets, self.abort_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn take(

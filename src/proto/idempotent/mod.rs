@@ -180,11 +180,11 @@ impl Idempotent {
         match fact {
             ProduceFact::Plain(BatchFact::OutOfOrder) => {
                 let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that may be stored";
-                self.trouble(now, partition, batch, Trouble::OutOfOrder, detail);
+                self.trouble(now, partition, batch, (Trouble::OutOfOrder, detail));
             }
             ProduceFact::IdentityGone(cause) => {
                 self.fenced.insert(partition.clone());
-                self.trouble(now, partition, batch, Trouble::IdentityGone, &cause.detail);
+                self.trouble(now, partition, batch, (Trouble::IdentityGone, &cause.detail));
             }
             ProduceFact::Plain(BatchFact::Refused(cause)) => self.refused(partition, batch, cause),
             ProduceFact::TooLarge(cause) if self.outbox.can_replace(partition, batch) => {
@@ -201,7 +201,8 @@ impl Idempotent {
                 Step::Again { metadata: true } => self.leaders.forget(partition),
                 Step::Moved(leader) => self.leaders.learn(partition.clone(), leader),
                 // What leads to the last two was taken out above.
-                Step::Again { metadata: false } | Step::Unknown | Step::Refused { .. } | Step::Gap { .. } => {}
+                Step::Again { metadata: false } | Step::Unknown | Step::Refused { .. } | Step::Gap { .. } => {
+                }
             },
         }
     }
@@ -211,8 +212,7 @@ impl Idempotent {
         now: Moment,
         partition: &TopicPartition,
         batch: BatchId,
-        trouble: Trouble,
-        detail: &str,
+        (trouble, detail): (Trouble, &str),
     ) {
         match self.outbox.trouble(now, partition, batch, trouble) {
             Resolved::Over(fate) => {
@@ -283,18 +283,25 @@ impl Idempotent {
         let expired = self.outbox.expire(now);
         self.give_up_all(expired, &Cause::new(CauseKind::DeliveryTimeout, detail));
         self.restart();
-        let (lines, leaders) = (&self.lines, &self.leaders);
-        let requests = self.outbox.drain(now, |p| leaders.of(p).filter(|_| lines.contains_key(p)));
-        for produce in requests {
-            let identities = produce.items.iter().filter_map(|i| lines.get(&i.partition).copied()).collect();
-            self.effects.push_back(Effect::Produce { produce, identities });
-        }
+        while self.send(now) {}
         self.effects.extend(self.leaders.ask(self.outbox.waiting()).map(Effect::FindLeaders));
         let first = self.open.keys().next().copied();
         while self.flushes.front().is_some_and(|end| first.is_none_or(|first| first >= *end)) {
             self.flushes.pop_front();
             self.effects.push_back(Effect::Flushed);
         }
+    }
+
+    /// One more batch of each partition that may; false if there was none.
+    fn send(&mut self, now: Moment) -> bool {
+        let (lines, leaders) = (&self.lines, &self.leaders);
+        let requests = self.outbox.drain(now, |p| leaders.of(p).filter(|_| lines.contains_key(p)));
+        let sent = !requests.is_empty();
+        for produce in requests {
+            let identities = produce.items.iter().filter_map(|i| lines.get(&i.partition).copied()).collect();
+            self.effects.push_back(Effect::Produce { produce, identities });
+        }
+        sent
     }
 
     /// Partitions that can't go on as they are get another identity, and new ones their first.

@@ -324,7 +324,8 @@ impl World {
             }
         }
         for log in self.logs.values() {
-            let order: Vec<_> = log.batches.iter().map(|b| self.order.get(b).expect("no whole was stored")).collect();
+            let order: Vec<_> =
+                log.batches.iter().map(|b| self.order.get(b).expect("no whole was stored")).collect();
             assert!(order.is_sorted(), "out of order: {order:?}");
         }
     }
