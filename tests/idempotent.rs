@@ -7,8 +7,8 @@ mod kit;
 use std::time::Duration;
 
 use kafka_2pc::{
-    broker::{Api, Broker, BrokerConfig, Fault, Profile, Reaction},
-    client::{Client, ClientConfig, NotStored, Producer, SendError, TrySendError},
+    broker::{Api, BrokerConfig, Fault, Profile, Reaction},
+    client::{NotStored, Producer, SendError, TrySendError},
     ids::TopicPartition,
     proto::{cause::CauseKind, numbers::Culprits},
     record::{Compression, RecordRef},
@@ -23,13 +23,13 @@ fn small(b: &Bench) -> Producer {
 async fn send(b: &Bench, producer: &Producer, values: &[String]) {
     let topic = b.topic().await;
     for value in values {
-        producer.send(&topic, Some(0), RecordRef::value(value.as_bytes())).await.unwrap();
+        producer.send(&topic, Some(0), RecordRef::value(value.as_bytes())).await.expect("it is taken");
     }
 }
 
 async fn write(b: &Bench, producer: &Producer, values: &[String]) -> Result<(), NotStored> {
     send(b, producer, values).await;
-    within(producer.flush()).await
+    producer.flush().await
 }
 
 fn on_first() -> TopicPartition {
@@ -161,9 +161,9 @@ async fn a_leader_that_moves_with_batches_under_way_keeps_their_order() {
     assert_eq!(visible(&b.client, "moving").await, numbered("v", 40));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_every_try_refused_is_told_to_be_not_stored_and_the_producer_heals() {
-    let b = Bench::new(Profile::kafka_4_4()).await;
+    let b = Bench::in_memory(Profile::kafka_4_4()).await;
     let builder = b.client.idempotent_producer().batch_size(70).delivery_timeout(Duration::from_millis(100));
     let producer = builder.start();
     within(write(&b, &producer, &["before".to_owned()])).await.unwrap();
@@ -176,18 +176,16 @@ async fn what_every_try_refused_is_told_to_be_not_stored_and_the_producer_heals(
 }
 
 /// A request is caught on its way and delivered after its connection was given up, before or after the next record.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_arrives_after_it_was_given_up_is_neither_doubled_nor_out_of_order() {
     for late in [true, false] {
-        let broker = Broker::start(BrokerConfig::default()).await.unwrap();
-        broker.create_topic(TOPIC, 1).unwrap();
-        let config = ClientConfig::new(&broker.bootstrap()).unwrap();
-        let b = Bench { client: Client::new(config.request_timeout(Duration::from_millis(100))), broker };
-        let builder = b.client.idempotent_producer().delivery_timeout(Duration::from_millis(50));
+        let b = Bench::in_memory(Profile::kafka_4_4()).await;
+        let builder = b.client.idempotent_producer().delivery_timeout(Duration::from_secs(10));
         let producer = builder.start();
         within(write(&b, &producer, &["before".to_owned()])).await.unwrap();
         b.fault(Api::Produce, Reaction::HoldUntilDelivered);
-        let told = within(write(&b, &producer, &["held".to_owned()])).await.unwrap_err();
+        // The connection is given up after request.timeout.ms, 30 s.
+        let told = write(&b, &producer, &["held".to_owned()]).await.unwrap_err();
         assert_eq!((told.records, told.unknown), (1, 1));
         assert!(told.cause.outcome_unknown(), "{told}");
         if late {
@@ -199,7 +197,7 @@ async fn what_arrives_after_it_was_given_up_is_neither_doubled_nor_out_of_order(
             b.broker.deliver_held();
             within(async {
                 while b.visible().await.len() < 2 {
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             })
             .await;

@@ -137,6 +137,11 @@ impl Outbox {
             while let Some(at) = queue.sent.iter().position(|s| s.waits() && s.batch.deadline <= now) {
                 let id = queue.sent[at].batch.id;
                 over.push(expired(id, queue.give_up(at)));
+                // What was not tried yet does not wait for what was given up.
+                if !queue.sent.iter().any(Sent::waits) {
+                    queue.not_before = Moment::default();
+                    queue.backoff.reset();
+                }
             }
             while let Some(batch) = queue.queued.front().copied().filter(|b| b.deadline <= now) {
                 queue.queued.pop_front();
