@@ -7,16 +7,27 @@
 //! ```
 //! It knows nothing of who writes the records, nor under which identity: a holder takes what was closed with
 //! [`Accumulator::closed`] and sends it, in that order.
+//!
+//! Nothing is closed before it could leave. While a closed batch of a partition waits for its turn (a slot among the requests
+//! in flight, a leader, the first batch of V1), the open one behind it goes on growing up to `batch.size`, whatever its age.
+//! Where memory is short, what is under way will free some, unless most of it is open.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
 use super::{
     error::{SendError, TrySendError},
     fit::fits_alone,
-    link::{BatchState, Delivery, Link},
-    partitioner::{self, Sticky},
+    link::{BatchState, Delivery, Link, Waiting},
+    partitioner::{Partitioner, Sticky},
     router::Router,
     topic::Topic,
 };
@@ -46,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) compression: Compression,
     /// `compression.gzip.level` and so on.
     pub(crate) levels: CompressionLevels,
+    /// `partitioner`.
+    pub(crate) partitioner: Partitioner,
 }
 
 impl Default for Settings {
@@ -57,6 +70,7 @@ impl Default for Settings {
             buffer_bytes: 32 << 20,
             compression: Compression::None,
             levels: CompressionLevels::default(),
+            partitioner: Partitioner::default(),
         }
     }
 }
@@ -85,6 +99,8 @@ pub(super) struct Sealed {
     pub(super) numbers: Arc<Numbers>,
     pub(super) since: Moment,
     pub(super) tracked: Option<watch::Sender<BatchState>>,
+    /// To be dropped when the batch leaves.
+    pub(super) waiting: Waiting,
 }
 
 /// Where a record was put: good until the accumulator is used again.
@@ -98,14 +114,39 @@ pub(super) struct Place {
 struct OpenTopic {
     topic: Topic,
     sticky: Sticky,
-    partitions: Vec<Option<Open>>,
+    partitions: Vec<Lane>,
+}
+
+/// A partition's batches.
+#[derive(Debug, Default)]
+struct Lane {
+    open: Option<Open>,
+    /// How many closed ones have not left yet.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Lane {
+    /// Whether the open batch is as old as `linger` and could leave.
+    fn is_due(&self, now: Moment, linger: Duration) -> bool {
+        let old = self.open.as_ref().is_some_and(|open| now.since(open.since) >= linger);
+        old && self.waiting.load(Ordering::Relaxed) == 0
+    }
 }
 
 impl OpenTopic {
+    fn new(topic: &Topic) -> Self {
+        let count = topic.partitions();
+        Self {
+            topic: topic.clone(),
+            sticky: Sticky::new(Clock::seed(), count),
+            partitions: (0..count).map(|_| Lane::default()).collect(),
+        }
+    }
+
     /// A topic that was looked up again may have got partitions.
     fn learn(&mut self, newer: &Topic) {
         if newer.partitions() > self.topic.partitions() {
-            self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| None));
+            self.partitions.extend((self.topic.partitions()..newer.partitions()).map(|_| Lane::default()));
             self.topic = newer.clone();
         }
     }
@@ -143,7 +184,7 @@ impl Accumulator {
         &mut self,
         topic: &Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
+        record: &RecordRef<'_>,
     ) -> Result<Place, TrySendError> {
         self.link.check()?;
         self.since_look += 1;
@@ -151,21 +192,20 @@ impl Accumulator {
             self.since_look = 0;
             self.close_lingering()?;
         }
-        let timestamp = record.timestamp.unwrap_or_else(Clock::wall_ms);
+        let timestamp = record.timestamp.unwrap_or_else(Clock::coarse_wall_ms);
         let topic = self.topic_index(topic);
-        let estimate = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-        let partition = self.choose(topic, partition, &record, estimate)?;
+        let partition = self.choose(topic, partition, record)?;
         let place = Place { topic, partition };
-        self.make_room(place, &record, timestamp)?;
+        self.make_room(place, record, timestamp)?;
         let (router, batch_bytes) = (&self.router, self.settings.batch_bytes);
-        let open = self.topics[topic].partitions[partition].get_or_insert_with(|| Open {
+        let open = self.topics[topic].partitions[partition].open.get_or_insert_with(|| Open {
             builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
             numbers: Numbers::default(),
             since: router.clock.now(),
             tracked: None,
         });
         let before = open.builder.len_bytes();
-        let appended = open.builder.append(&record, timestamp);
+        let appended = open.builder.append(record, timestamp);
         self.open_bytes += open.builder.len_bytes() - before;
         if let Err(e) = appended {
             return Err(TrySendError::Record(SendError::Seal(e.to_string())));
@@ -177,7 +217,7 @@ impl Accumulator {
 
     /// A handle on the fate of the record that was appended last.
     pub(super) fn track(&mut self, Place { topic, partition }: Place) -> Delivery {
-        let open = self.topics[topic].partitions[partition].as_mut();
+        let open = self.topics[topic].partitions[partition].open.as_mut();
         // The record was appended just now, so its batch is there.
         let (state, index) = open.map_or_else(
             || (watch::channel(None).1, 0),
@@ -189,11 +229,11 @@ impl Accumulator {
         Delivery::new(state, index)
     }
 
-    /// Closes the batches that have waited longer than `linger.ms`.
+    /// Closes the batches that have waited longer than `linger.ms`, unless one before them still waits for its turn.
     pub(super) fn close_lingering(&mut self) -> Result<(), SendError> {
         let now = self.router.clock.now();
         let linger = self.settings.linger;
-        self.close_where(|open| now.since(open.since) >= linger)
+        self.close_where(|lane| lane.is_due(now, linger))
     }
 
     /// Closes all batches.
@@ -216,10 +256,12 @@ impl Accumulator {
         self.open_bytes > 0
     }
 
-    /// When the first open batch will have waited for `linger.ms`.
+    /// When the first open batch that could leave will have waited for `linger.ms`.
     pub(super) fn lingers_until(&self) -> Option<Moment> {
-        let open = self.topics.iter().flat_map(|topic| topic.partitions.iter().flatten());
-        open.map(|open| open.since).min().map(|since| since.after(self.settings.linger))
+        let lanes = self.topics.iter().flat_map(|topic| &topic.partitions);
+        let free = lanes.filter(|lane| lane.waiting.load(Ordering::Relaxed) == 0);
+        let oldest = free.filter_map(|lane| lane.open.as_ref().map(|open| open.since)).min();
+        oldest.map(|since| since.after(self.settings.linger))
     }
 
     /// Closes the partition's batch if the record does not fit, and sees to the limits.
@@ -231,17 +273,21 @@ impl Accumulator {
     ) -> Result<(), TrySendError> {
         let Settings { batch_bytes, request_bytes, buffer_bytes, .. } = self.settings;
         let most = fits_alone(record, timestamp, request_bytes)?;
-        if let Some(open) = &self.topics[place.topic].partitions[place.partition] {
+        if let Some(open) = &self.topics[place.topic].partitions[place.partition].open {
             let (held, builder) = (open.builder.len_bytes(), &open.builder);
             // What the record adds exactly costs more to know, and matters near the limit only.
             if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
                 self.close(place)?;
             }
         }
-        let used = self.link.unacked() + self.open_bytes;
+        let unacked = self.link.unacked();
+        let used = unacked + self.open_bytes;
         if used > 0 && used + most > buffer_bytes {
-            // What is open must leave, or nothing would ever become free.
-            self.close_all()?;
+            // What is open must leave, or nothing would ever become free. But not while more is under way, which becomes free
+            // by itself: with each answer, batches would be closed that have hardly begun.
+            if self.open_bytes >= unacked {
+                self.close_all()?;
+            }
             return Err(TrySendError::Full);
         }
         Ok(())
@@ -252,12 +298,7 @@ impl Accumulator {
         if !self.topics.get(self.last_topic).is_some_and(same) {
             let found = self.topics.iter().position(same);
             self.last_topic = found.unwrap_or_else(|| {
-                let count = topic.partitions();
-                self.topics.push(OpenTopic {
-                    topic: topic.clone(),
-                    sticky: Sticky::new(Clock::seed(), count),
-                    partitions: (0..count).map(|_| None).collect(),
-                });
+                self.topics.push(OpenTopic::new(topic));
                 self.topics.len() - 1
             });
         }
@@ -270,23 +311,21 @@ impl Accumulator {
         at: usize,
         partition: Option<i32>,
         record: &RecordRef<'_>,
-        bytes: usize,
     ) -> Result<usize, TrySendError> {
         let open = &mut self.topics[at];
-        let partitions = open.topic.partitions();
-        let chosen = match (partition, record.key) {
-            (Some(partition), _) => partition,
-            (None, Some(key)) => partitioner::of_key(key, partitions),
-            (None, None) => open.sticky.next(bytes, self.settings.batch_bytes, partitions),
-        };
+        let named = partition.or_else(|| self.settings.partitioner.of(&open.topic, record));
+        let chosen = named.unwrap_or_else(|| {
+            let bytes = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+            open.sticky.next(bytes, self.settings.batch_bytes, open.topic.partitions())
+        });
         let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
         index.ok_or_else(|| open.topic.lacks(chosen).into())
     }
 
-    fn close_where(&mut self, which: impl Fn(&Open) -> bool) -> Result<(), SendError> {
+    fn close_where(&mut self, which: impl Fn(&Lane) -> bool) -> Result<(), SendError> {
         for topic in 0..self.topics.len() {
             for partition in 0..self.topics[topic].partitions.len() {
-                if self.topics[topic].partitions[partition].as_ref().is_some_and(&which) {
+                if which(&self.topics[topic].partitions[partition]) {
                     self.close(Place { topic, partition })?;
                 }
             }
@@ -296,7 +335,8 @@ impl Accumulator {
 
     fn close(&mut self, place: Place) -> Result<(), SendError> {
         let topic = &mut self.topics[place.topic];
-        let Some(open) = topic.partitions[place.partition].take() else { return Ok(()) };
+        let lane = &mut topic.partitions[place.partition];
+        let Some(open) = lane.open.take() else { return Ok(()) };
         self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
         let mut batch = match open.builder.seal_at(self.settings.compression, self.settings.levels) {
             Ok(batch) => batch,
@@ -318,7 +358,12 @@ impl Accumulator {
             numbers: Arc::new(open.numbers),
             since: open.since,
             tracked: open.tracked,
+            waiting: Waiting::new(&lane.waiting),
         });
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "accumulator_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{
     accumulator::Sealed,
     buffers::Buffers,
-    link::{BatchFate, BatchState, Link},
+    link::{BatchFate, BatchState, Link, Waiting},
 };
 use crate::{
     ids::{Moment, TopicPartition},
@@ -35,6 +35,8 @@ struct One {
     bytes: usize,
     deadline: Moment,
     tracked: Option<watch::Sender<BatchState>>,
+    /// Until it leaves for the first time.
+    waiting: Option<Waiting>,
 }
 
 /// A batch gets its identity and sequence when it leaves; as long as these are the same its bytes are.
@@ -48,8 +50,12 @@ enum Body {
 impl Held {
     /// Takes a batch that is given up at `deadline`.
     pub(super) fn take(&mut self, sealed: Sealed, deadline: Moment) -> (TopicPartition, outbox::Batch) {
-        let Sealed { partition, batch, numbers, tracked, .. } = sealed;
-        (partition, self.add(batch, numbers, deadline, tracked))
+        let Sealed { partition, batch, numbers, tracked, waiting, .. } = sealed;
+        let taken = self.add(batch, numbers, deadline, tracked);
+        if let Some(one) = self.batches.get_mut(&taken.id) {
+            one.waiting = Some(waiting);
+        }
+        (partition, taken)
     }
 
     fn add(
@@ -62,7 +68,7 @@ impl Held {
         let id = BatchId(self.next);
         self.next += 1;
         let (records, bytes) = (sealed.count(), sealed.len());
-        let one = One { body: Body::Sealed(sealed), numbers, bytes, deadline, tracked };
+        let one = One { body: Body::Sealed(sealed), numbers, bytes, deadline, tracked, waiting: None };
         self.batches.insert(id, one);
         outbox::Batch { id, records, bytes, deadline }
     }
@@ -70,6 +76,7 @@ impl Held {
     /// The bytes of a batch under this stamp. They are the same each time, until the stamp is another one.
     pub(super) fn bytes(&mut self, batch: BatchId, stamp: Stamp) -> Option<Bytes> {
         let one = self.batches.get_mut(&batch)?;
+        drop(one.waiting.take());
         let bytes = match mem::replace(&mut one.body, Body::Gone) {
             Body::Sealed(sealed) => stamped(sealed, stamp),
             Body::Sent(bytes, before) if before == stamp => bytes,

@@ -32,6 +32,23 @@ pub(super) enum BatchFate {
     Split(Vec<(i32, watch::Receiver<BatchState>)>),
 }
 
+/// Counts as a batch of its partition that waits for its turn, until it leaves for the first time.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The fate of one record. Await it after a flush, or while writing more.
 #[derive(Debug, Clone)]
 pub struct Delivery {

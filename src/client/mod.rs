@@ -47,6 +47,7 @@ pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, Out
 pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
 pub use idempotent::{IdempotentBuilder, NotStored, Producer};
 pub use link::Delivery;
+pub use partitioner::{ChoosePartition, Partitioner, UnknownPartitioner};
 pub use producer::{ProducerBuilder, TransactionalProducer};
 pub use prove::Examined;
 pub use record_sink::{Outgoing, RecordSink};

@@ -93,6 +93,14 @@ macro_rules! producer_settings {
             self
         }
 
+        /// What chooses the partition of a record that names none (librdkafka: `partitioner`, Java: `partitioner.class`). Default:
+        /// [`Partitioner::Murmur2Random`](crate::client::Partitioner::Murmur2Random), as Java's.
+        #[must_use]
+        pub fn partitioner(mut self, partitioner: $crate::client::Partitioner) -> Self {
+            self.config.batching.partitioner = partitioner;
+            self
+        }
+
         /// `retry.backoff.ms`: the wait before the first retry; it doubles with each. Default 100 ms.
         #[must_use]
         pub fn retry_backoff(mut self, wait: std::time::Duration) -> Self {

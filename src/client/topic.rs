@@ -42,6 +42,12 @@ impl Topic {
         self.0.id
     }
 
+    /// One that was not looked up.
+    #[cfg(test)]
+    pub(super) fn sample(name: &str, partitions: i32) -> Self {
+        Self(Arc::new(Inner { name: name.into(), id: TopicId::UNKNOWN, partitions }))
+    }
+
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.0.id == other.0.id && self.0.name == other.0.name)
     }

@@ -1,7 +1,14 @@
 //! An open transaction in the hands of the one who writes it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -31,6 +38,8 @@ pub struct Transaction {
     link: Arc<Link>,
     commands: mpsc::UnboundedSender<Command>,
     records: Accumulator,
+    /// A batch was handed over since the last turn of the runtime's other tasks.
+    owes_a_turn: bool,
 }
 
 /// A transaction after [`prepare`](Transaction::prepare).
@@ -58,13 +67,14 @@ impl Transaction {
     ) -> Self {
         let records =
             Accumulator::new(Arc::clone(&shared.router), shared.config.batching.clone(), Arc::clone(&link));
-        Self { shared, link, commands, records }
+        Self { shared, link, commands, records, owes_a_turn: false }
     }
 
     /// Takes a record, or says at once why not. Nothing is allocated for it.
     ///
-    /// Without a partition the key decides, as in Kafka's Java client (murmur2); without a key, records fill
-    /// one partition's batch after the other's.
+    /// Without a partition the [`Partitioner`](super::Partitioner) decides: unless set otherwise the key, as in Kafka's Java
+    /// client, and without a key, records fill one partition's batch after the other's. Without a timestamp it gets the
+    /// present time, by a clock that may be some milliseconds behind.
     ///
     /// # Errors
     /// [`TrySendError`]; the record was not taken.
@@ -74,10 +84,11 @@ impl Transaction {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), TrySendError> {
-        self.append(topic, partition, record).map(|_| ())
+        self.append(topic, partition, &record).map(|_| ())
     }
 
-    /// [`try_send`](Self::try_send) that waits while the memory is full.
+    /// [`try_send`](Self::try_send) that waits while the memory is full. After each batch it lets the runtime's other tasks
+    /// have a turn, so that the batch leaves also where one thread does everything.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.
@@ -85,13 +96,13 @@ impl Transaction {
     /// # Cancel safety
     /// A dropped future took the record or did not; nothing is half done. It waits before it takes, so a future
     /// dropped while it is pending has not taken it.
-    pub async fn send(
-        &mut self,
-        topic: &Topic,
+    pub fn send<'a>(
+        &'a mut self,
+        topic: &'a Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<(), SendError> {
-        self.append_in_time(topic, partition, record).await.map(drop)
+        record: RecordRef<'a>,
+    ) -> impl Future<Output = Result<(), SendError>> + Send + use<'a> {
+        Take { transaction: self, topic, partition, record, freed: None, taken: |_, _| () }
     }
 
     /// [`send`](Self::send) that also tells the record's fate. The batch is sent when it is full, when its linger
@@ -102,14 +113,14 @@ impl Transaction {
     ///
     /// # Cancel safety
     /// As for [`send`](Self::send).
-    pub async fn send_tracked(
-        &mut self,
-        topic: &Topic,
+    pub fn send_tracked<'a>(
+        &'a mut self,
+        topic: &'a Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<Delivery, SendError> {
-        let place = self.append_in_time(topic, partition, record).await?;
-        Ok(self.records.track(place))
+        record: RecordRef<'a>,
+    ) -> impl Future<Output = Result<Delivery, SendError>> + Send + use<'a> {
+        let taken = |transaction: &mut Self, place| transaction.records.track(place);
+        Take { transaction: self, topic, partition, record, freed: None, taken }
     }
 
     /// Sends what has waited longer than `linger.ms`. Call it now and then when no records come.
@@ -259,50 +270,16 @@ impl Transaction {
         }
     }
 
+    #[inline]
     fn append(
         &mut self,
         topic: &Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
+        record: &RecordRef<'_>,
     ) -> Result<Place, TrySendError> {
         let place = self.records.append(topic, partition, record);
         self.submit();
         place
-    }
-
-    /// Waits while the memory is full.
-    async fn append_in_time(
-        &mut self,
-        topic: &Topic,
-        partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<Place, SendError> {
-        if let Some(place) = self.append_unless_full(topic, partition, record)? {
-            return Ok(place);
-        }
-        let link = Arc::clone(&self.link);
-        loop {
-            // Listening begins before the try, so that what becomes free in between is heard.
-            let freed = link.listen();
-            if let Some(place) = self.append_unless_full(topic, partition, record)? {
-                return Ok(place);
-            }
-            freed.await;
-        }
-    }
-
-    fn append_unless_full(
-        &mut self,
-        topic: &Topic,
-        partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<Option<Place>, SendError> {
-        match self.append(topic, partition, record) {
-            Ok(place) => Ok(Some(place)),
-            Err(TrySendError::Full) => Ok(None),
-            Err(TrySendError::Record(e)) => Err(e),
-            Err(TrySendError::Failed(cause)) => Err(SendError::Failed(cause)),
-        }
     }
 
     fn close_all(&mut self) -> Result<(), SendError> {
@@ -312,10 +289,66 @@ impl Transaction {
     }
 
     /// Hands over what was closed.
+    #[inline]
     fn submit(&mut self) {
         if let Some(batches) = self.records.closed() {
             // A task that is gone has left its cause behind; the next call reports it.
             _ = self.commands.send(Command::Batches(batches));
+            self.owes_a_turn = true;
+        }
+    }
+}
+
+/// A record on its way into a batch. Written out, because the copies that a compiler makes between the states of an `async`
+/// block cost more than the rest, for each record.
+struct Take<'a, T> {
+    transaction: &'a mut Transaction,
+    topic: &'a Topic,
+    partition: Option<i32>,
+    record: RecordRef<'a>,
+    /// Listens while the memory is full.
+    freed: Option<BoxFuture<'static, ()>>,
+    taken: fn(&mut Transaction, Place) -> T,
+}
+
+impl<T> Future for Take<'_, T> {
+    type Output = Result<T, SendError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if mem::take(&mut this.transaction.owes_a_turn) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        match this.transaction.append(this.topic, this.partition, &this.record) {
+            Ok(place) => Poll::Ready(Ok((this.taken)(this.transaction, place))),
+            Err(TrySendError::Full) => this.wait(cx),
+            Err(TrySendError::Record(e)) => Poll::Ready(Err(e)),
+            Err(TrySendError::Failed(cause)) => Poll::Ready(Err(SendError::Failed(cause))),
+        }
+    }
+}
+
+impl<T> Take<'_, T> {
+    #[cold]
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, SendError>> {
+        // What was handed over at the limit needs no turn of its own: everybody gets one now.
+        self.transaction.owes_a_turn = false;
+        loop {
+            // Listening begins before the try, so that what becomes free in between is heard.
+            let freed = self.freed.get_or_insert_with(|| Arc::clone(&self.transaction.link).freed().boxed());
+            let heard = freed.poll_unpin(cx).is_ready();
+            if heard {
+                self.freed = None;
+            }
+            match self.transaction.append(self.topic, self.partition, &self.record) {
+                Ok(place) => return Poll::Ready(Ok((self.taken)(self.transaction, place))),
+                Err(TrySendError::Full) if heard => {}
+                Err(TrySendError::Full) => return Poll::Pending,
+                Err(TrySendError::Record(e)) => return Poll::Ready(Err(e)),
+                Err(TrySendError::Failed(cause)) => return Poll::Ready(Err(SendError::Failed(cause))),
+            }
         }
     }
 }

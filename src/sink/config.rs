@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    client::Partitioner,
     ids::GroupId,
     proto::{
         naming::{IdPrefix, Naming, NamingError},
@@ -47,6 +48,9 @@ pub struct SinkConfig {
     pub compression: Compression,
     /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
     pub compression_levels: CompressionLevels,
+    /// `partitioner`, by librdkafka's names: what chooses the partition of a record that names none. Default:
+    /// `murmur2_random`, as Kafka's Java client.
+    pub partitioner: Partitioner,
     /// `group.id`: the consumer group to which a job on the local runner commits where its Kafka sources stand, in the
     /// transaction of the same checkpoint (Flink: `commit.offsets.on.checkpoint`). It is for tools that watch the job's
     /// lag: a restart reads the checkpoint. The sources' topics must be in the sink's cluster. Default: none.
@@ -140,6 +144,7 @@ impl SinkConfig {
             max_in_flight: 5,
             compression: Compression::None,
             compression_levels: CompressionLevels::default(),
+            partitioner: Partitioner::default(),
             offsets_group: None,
             leaderless: Leaderless::Wait,
             commit_connections: 4,

@@ -106,13 +106,64 @@ impl Scratch {
         &self.bytes[self.start..self.end]
     }
 
-    /// Appends the numbers. A copy of constant length is two instructions, one of a length that varies is a call: so all of
-    /// the room is copied, and what was not written cut off again.
+    /// Writes the numbers to the front of `room`, which has [`CAPACITY`](Self::CAPACITY) bytes at least; what is left of it.
+    /// A copy of constant length is two instructions, one of a length that varies is a call: so bytes without meaning are
+    /// copied as well, and overwritten by what follows.
     #[inline]
-    pub(crate) fn append_to(&self, buffer: &mut Vec<u8>) {
-        let len = buffer.len() + self.len();
-        buffer.extend_from_slice(&self.bytes[self.start..self.start + Self::CAPACITY]);
-        buffer.truncate(len);
+    pub(crate) fn write<'a>(&self, room: &'a mut [u8]) -> &'a mut [u8] {
+        room[..Self::CAPACITY].copy_from_slice(&self.bytes[self.start..self.start + Self::CAPACITY]);
+        &mut room[self.len()..]
+    }
+}
+
+/// A few numbers of one or two bytes in a register.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    word: u64,
+    /// How many bits of it are taken.
+    bits: u32,
+}
+
+impl Short {
+    /// Numbers from here on take more than two bytes.
+    pub(crate) const LIMIT: u64 = 1 << 14;
+
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { word: 0, bits: 0 }
+    }
+
+    /// Adds a number below [`LIMIT`](Self::LIMIT); there is room for eight bytes.
+    #[inline]
+    pub(crate) fn put(&mut self, number: u64) {
+        if number < 0x80 {
+            self.word |= number << (self.bits & 63);
+            self.bits = self.bits.wrapping_add(8);
+        } else {
+            let bytes = u64::from(u16::from_le_bytes(two(number)));
+            self.word |= bytes << (self.bits & 63);
+            self.bits = self.bits.wrapping_add(16);
+        }
+    }
+
+    /// How many bytes they take.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        (self.bits / 8) as usize
+    }
+
+    /// Writes the numbers to the front of `room`, which has 8 bytes at least; what is left of it.
+    #[inline]
+    pub(crate) fn write(self, room: &mut [u8]) -> &mut [u8] {
+        room[..8].copy_from_slice(&self.word.to_le_bytes());
+        &mut room[self.len()..]
+    }
+
+    /// The same behind other numbers; `room` has 16 bytes at least.
+    #[inline]
+    pub(crate) fn write_behind<'a>(self, first: &Self, room: &'a mut [u8]) -> &'a mut [u8] {
+        room[..8].copy_from_slice(&first.word.to_le_bytes());
+        self.write(&mut room[first.len()..])
     }
 }
 
@@ -149,9 +200,25 @@ mod tests {
             }
             rest.put_length(length);
             assert_eq!(rest.as_slice(), all.as_slice(), "{length}");
-            let mut buffer = vec![1];
-            rest.append_to(&mut buffer);
-            assert_eq!(buffer[1..], *all.as_slice());
+            let mut room = [0xff; 40];
+            let left = rest.write(&mut room).len();
+            assert_eq!(room[..40 - left], *all.as_slice());
+        }
+    }
+
+    #[test]
+    fn short_numbers_are_the_same_in_a_register() {
+        for numbers in [[0, 0x7f, 0x80, 0x3fff], [0x3fff; 4], [0x1234, 1, 0x100, 0x7f]] {
+            let (mut short, mut scratch) = (Short::new(), Scratch::new());
+            for bits in numbers {
+                short.put(bits);
+                scratch.unsigned(bits);
+            }
+            let mut room = [0xff; 24];
+            let left = short.write(&mut room).len();
+            assert_eq!(room[..24 - left], *scratch.as_slice());
+            let left = short.write_behind(&short, &mut room).len();
+            assert_eq!(room[..24 - left], scratch.as_slice().repeat(2));
         }
     }
 

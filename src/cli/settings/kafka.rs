@@ -8,8 +8,7 @@ use super::{
     text::{bytes, millis, number, wait},
 };
 use crate::{
-    client::ClientConfig,
-    client::OutOfRangePolicy,
+    client::{ClientConfig, OutOfRangePolicy, UnknownPartitioner},
     ids::GroupId,
     record::{Compression, UnknownCodec},
 };
@@ -94,6 +93,18 @@ pub(super) const PROPERTIES: &[Property] = &[
         |c, v| level(c, Compression::Zstd, v),
     ),
     kafka(
+        "partitioner",
+        (
+            "murmur2_random",
+            "librdkafka's name of what places keys: `murmur2_random` or `murmur2` (as Java), `consistent_random` or `consistent` (CRC-32), `fnv1a_random`, `fnv1a`, `random`",
+        ),
+        |c, v| {
+            c.sink.partitioner = v.parse().map_err(|e: UnknownPartitioner| e.to_string())?;
+            Ok(())
+        },
+    )
+    .mirror(On::Refuses("records keep their partitions")),
+    kafka(
         "max.in.flight.requests.per.connection",
         ("5", "requests of a writer that may be on their way to one broker, 1 to 5; order is kept"),
         |c, v| number(v, 1, 5).map(|n| c.sink.max_in_flight = n as usize),
@@ -166,7 +177,10 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("transactional.id", "ids come from --transactional-id-prefix"),
     ("retries", "what may pass is tried again until delivery.timeout.ms"),
     ("enable.auto.commit", "offsets are committed with checkpoints: see commit.offsets.on.checkpoint"),
-    ("partitioner.class", "keys are placed as Kafka's Java client does"),
+    (
+        "partitioner.class",
+        "classes cannot be loaded: keys are placed as partitioner says, unless set as Kafka's Java client does",
+    ),
     ("key.serializer", "records are bytes"),
     ("value.serializer", "records are bytes"),
     ("key.deserializer", "records are bytes"),

@@ -2,7 +2,7 @@ use std::{io::Write as _, num::NonZeroUsize, time::Duration};
 
 use super::*;
 use crate::{
-    client::{ClientConfig, OutOfRangePolicy},
+    client::{ClientConfig, OutOfRangePolicy, Partitioner},
     ids::{GroupId, TopicPartition},
     proto::{checkpoint::alignment::Mode, naming::Naming},
     record::Compression,
@@ -109,6 +109,17 @@ fn every_name_of_kafkas_clients_and_producers_changes_its_setting() {
         config.compress(codec.name()).unwrap();
         assert_eq!(config.sink.compression, codec);
     }
+}
+
+#[test]
+fn keys_are_placed_by_the_names_of_librdkafka() {
+    assert_eq!(taken(Pipe, &[]).sink.partitioner.name(), "murmur2_random");
+    for named in Partitioner::NAMED {
+        let set = format!("partitioner={named}");
+        assert_eq!(taken(Pipe, &[&set]).sink.partitioner.name(), named.name());
+    }
+    assert!(refused(Pipe, &["partitioner=round_robin"]).contains("consistent_random"));
+    assert!(refused(Mirror, &["partitioner=random"]).contains("keep their partitions"));
 }
 
 #[test]

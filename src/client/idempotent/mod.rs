@@ -149,7 +149,7 @@ impl Producer {
     ) -> Result<(), TrySendError> {
         let shared = &self.handle.shared;
         let mut desk = shared.desk();
-        let taken = desk.accumulator.append(topic, partition, record);
+        let taken = desk.accumulator.append(topic, partition, &record);
         shared.left_on(&mut desk);
         taken.map(drop)
     }
@@ -216,7 +216,7 @@ impl Producer {
     ) -> Result<Delivery, TrySendError> {
         let shared = &self.handle.shared;
         let mut desk = shared.desk();
-        let taken = desk.accumulator.append(topic, partition, record);
+        let taken = desk.accumulator.append(topic, partition, &record);
         let delivery = taken.map(|place| desk.accumulator.track(place));
         shared.left_on(&mut desk);
         delivery

@@ -40,7 +40,7 @@ pub(super) struct Desk {
     pub(super) flushes: Vec<oneshot::Sender<()>>,
     /// The task was woken and has not come yet.
     woken: bool,
-    /// The task comes by itself when the oldest open batch has lingered.
+    /// The task comes by itself for what is open.
     timed: bool,
     /// The task is gone: nobody comes any more.
     deserted: bool,
@@ -51,8 +51,6 @@ pub(super) struct Desk {
 pub(super) struct Taken {
     pub(super) batches: Vec<Sealed>,
     pub(super) flushes: Vec<oneshot::Sender<()>>,
-    /// When to come again.
-    pub(super) until: Option<Moment>,
 }
 
 impl Shared {
@@ -113,11 +111,17 @@ impl Shared {
         let mut desk = self.desk();
         // What can't be closed has failed the link.
         _ = if over { desk.accumulator.close_all() } else { desk.accumulator.close_lingering() };
-        let until = desk.accumulator.lingers_until();
         desk.woken = false;
-        desk.timed = until.is_some();
         let flushes = std::mem::take(&mut desk.flushes);
-        Taken { batches: desk.accumulator.closed().unwrap_or_default(), flushes, until }
+        Taken { batches: desk.accumulator.closed().unwrap_or_default(), flushes }
+    }
+
+    /// When the task has to come again by itself. A batch that lingers behind one that has not left is not waited for: the
+    /// answer or the time that lets that one leave brings the task anyway.
+    pub(super) fn lingers_until(&self) -> Option<Moment> {
+        let mut desk = self.desk();
+        desk.timed = desk.accumulator.is_open();
+        desk.accumulator.lingers_until()
     }
 
     pub(super) fn is_over(&self) -> bool {

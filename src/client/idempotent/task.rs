@@ -56,13 +56,14 @@ impl Task {
         let clock = shared.router.clock;
         loop {
             let is_over = shared.is_over();
-            let lingers = self.take(clock.now());
+            self.take(clock.now());
             self.machine.handle(clock.now(), Input::Tick);
             self.act(clock.now());
             if is_over && self.machine.is_idle() {
                 return;
             }
-            let deadline = [lingers, self.machine.next_deadline(clock.now())].into_iter().flatten().min();
+            let deadlines = [shared.lingers_until(), self.machine.next_deadline(clock.now())];
+            let deadline = deadlines.into_iter().flatten().min();
             tokio::select! {
                 Some(fact) = self.calls.next() => self.machine.accept(clock.now(), fact),
                 () = shared.wake.notified() => {}
@@ -75,8 +76,8 @@ impl Task {
         }
     }
 
-    /// Takes what handles have left; when to look again.
-    fn take(&mut self, now: Moment) -> Option<Moment> {
+    /// Takes what handles have left.
+    fn take(&mut self, now: Moment) {
         let taken = self.shared.take();
         for sealed in taken.batches {
             let deadline = sealed.since.after(self.shared.config.delivery_timeout);
@@ -88,7 +89,6 @@ impl Task {
             self.flushes.push_back(flush);
             self.machine.accept(now, Input::Flush);
         }
-        taken.until
     }
 
     /// Carries out everything that the machine wants.

@@ -48,7 +48,8 @@ impl Producers {
             .buffer_memory(config.buffer_bytes)
             .max_in_flight(config.max_in_flight)
             .compression(config.compression)
-            .compression_levels(config.compression_levels);
+            .compression_levels(config.compression_levels)
+            .partitioner(config.partitioner.clone());
         match self.pairs.remove(&slot) {
             Some(Pair::Returned(identity)) => builder.returned(identity),
             Some(Pair::Used(identity)) => builder.used(identity),

@@ -10,11 +10,17 @@ use super::{
 };
 use crate::{
     record::{Compression, CompressionLevels, HeaderRef, RecordRef},
-    wire::varint::{Scratch, signed, signed_len},
+    wire::varint::{Scratch, Short, signed, signed_len, zigzag},
 };
 
 /// The most bytes that a batch can have: its length field and the request's are signed 32-bit numbers.
 const MAX_BYTES: usize = 0x7fff_ffff;
+
+/// With less payload, and numbers of at most two bytes, a record's length takes two bytes at most.
+const SHORT_PAYLOAD: usize = 0x1fff - 16;
+
+/// So much of a buffer is made ready in advance.
+const FILL_BYTES: usize = 4 << 10;
 
 /// A batch under construction: one growing buffer, into which keys and values are copied once.
 ///
@@ -22,9 +28,12 @@ const MAX_BYTES: usize = 0x7fff_ffff;
 /// an `i64` can hold wrap around in the difference and back again when read, also as there.
 #[derive(Debug)]
 pub struct BatchBuilder {
-    /// Room for the header, then the records.
+    /// Room for the header, then the records, then bytes without meaning that the next records overwrite: a write into what
+    /// is there costs less than an append.
     buffer: Vec<u8>,
-    count: i32,
+    /// Where the records end.
+    len: usize,
+    count: u32,
     base_timestamp: i64,
     max_timestamp: i64,
 }
@@ -52,9 +61,10 @@ impl BatchBuilder {
     /// An empty batch in `buffer`, whose content is dropped and whose capacity is kept; see [`recycle`].
     #[must_use]
     pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
-        buffer.clear();
-        buffer.resize(HEADER_BYTES, 0);
-        Self { buffer, count: 0, base_timestamp: -1, max_timestamp: -1 }
+        if buffer.len() < HEADER_BYTES {
+            buffer.resize(HEADER_BYTES, 0);
+        }
+        Self { buffer, len: HEADER_BYTES, count: 0, base_timestamp: -1, max_timestamp: -1 }
     }
 
     /// The bytes that appending this record now would add, exactly, before compression.
@@ -84,29 +94,44 @@ impl BatchBuilder {
     /// [`BatchFull`] if the batch would pass 2 GiB; the batch is then unchanged.
     #[inline]
     pub fn append(&mut self, record: &RecordRef<'_>, timestamp: i64) -> Result<(), BatchFull> {
-        let payload = record.key.map_or(0, <[u8]>::len).saturating_add(record.value.map_or(0, <[u8]>::len));
-        let room = MAX_BYTES - self.buffer.len();
-        // The exact size is not needed far from the limit.
-        if payload.saturating_add(Self::ROOM) > room || !record.headers.is_empty() {
-            let record_bytes = self.size_of(record, timestamp);
-            if record_bytes > room {
-                return Err(BatchFull { record_bytes, batch_bytes: self.buffer.len() });
-            }
+        let RecordRef { key, value, headers, .. } = *record;
+        // Neither passes half of the memory.
+        let payload = key.map_or(0, <[u8]>::len).wrapping_add(value.map_or(0, <[u8]>::len));
+        if self.count == 0 {
+            self.base_timestamp = timestamp;
+            self.max_timestamp = timestamp;
         }
-        self.push(record, timestamp, payload);
+        let deltas = Deltas {
+            timestamp: zigzag(timestamp.wrapping_sub(self.base_timestamp)),
+            offset: u64::from(self.count) << 1,
+        };
+        if payload < SHORT_PAYLOAD
+            && (deltas.timestamp | deltas.offset) < Short::LIMIT
+            && headers.is_empty()
+            && self.len < MAX_BYTES - SHORT_PAYLOAD - Self::ROOM
+        {
+            self.push_short(key, value, &deltas);
+        } else {
+            self.push_long(*record, timestamp)?;
+        }
+        if timestamp > self.max_timestamp {
+            self.max_timestamp = timestamp;
+        }
+        self.count = self.count.wrapping_add(1);
         Ok(())
     }
 
     /// The records in the batch.
     #[must_use]
     pub fn count(&self) -> i32 {
-        self.count
+        // A record takes at least 7 bytes, so that the bytes pass their limit before.
+        i32::try_from(self.count).unwrap_or(i32::MAX)
     }
 
     /// The bytes of the batch so far, with its header, before compression.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        self.buffer.len()
+        self.len
     }
 
     /// True before the first record.
@@ -136,88 +161,103 @@ impl BatchBuilder {
         if self.is_empty() {
             return Err(SealError::Empty);
         }
-        let Some(compressed) = compress::compress(compression, levels, &self.buffer)? else {
+        let Some(compressed) = compress::compress(compression, levels, &self.buffer[..self.len])? else {
             return Ok(self.finish(0));
         };
         if compressed.len() > MAX_BYTES {
             return Err(SealError::TooLarge { bytes: compressed.len() });
         }
-        let plain = Self { buffer: compressed, ..self };
-        let spare = self.buffer;
+        let plain = Self { len: compressed.len(), buffer: compressed, ..self };
+        let mut spare = self.buffer;
+        spare.truncate(self.len);
         Ok(plain.finish(compress::codec(compression)).with_spare(spare))
     }
 
-    /// Appends without looking at the limit; `payload` is the length of key and value.
+    /// Most records: all numbers in front of the first field come out of one register.
     #[inline]
-    fn push(&mut self, record: &RecordRef<'_>, timestamp: i64, payload: usize) {
-        if self.count == 0 {
-            self.base_timestamp = timestamp;
-            self.max_timestamp = timestamp;
+    fn push_short(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, deltas: &Deltas) {
+        let (mut front, mut middle) = (Short::new(), Short::new());
+        // The attributes.
+        front.put(0);
+        front.put(deltas.timestamp);
+        front.put(deltas.offset);
+        front.put(length_bits(key));
+        if key.is_some() { &mut middle } else { &mut front }.put(length_bits(value));
+        let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
+        // Behind the value the number of headers, 0.
+        let body = front.len() + key.len() + middle.len() + value.len() + 1;
+        let mut length = Short::new();
+        length.put((body as u64) << 1);
+        let bytes = length.len() + body;
+        let mut room = front.write_behind(&length, self.room(bytes));
+        if middle.len() > 0 {
+            room = middle.write(copy(key, room));
         }
-        let value_len = record.value.map_or(-1, |value| signed(value.len()));
-        let (mut first, mut second) = (Scratch::new(), Scratch::new());
-        first.byte(0);
-        first.signed(timestamp.wrapping_sub(self.base_timestamp));
-        first.signed(i64::from(self.count));
-        match record.key {
-            Some(key) => {
-                first.signed(signed(key.len()));
-                second.signed(value_len);
-            }
-            None => {
-                first.signed(-1);
-                first.signed(value_len);
-            }
-        }
-        let body = first.len() + second.len() + payload + headers_len(record.headers);
-        first.put_length(body);
-        self.buffer.reserve(body + Self::ROOM);
-        first.append_to(&mut self.buffer);
-        if let Some(key) = record.key {
-            self.buffer.extend_from_slice(key);
-            second.append_to(&mut self.buffer);
-        }
-        self.buffer.extend_from_slice(record.value.unwrap_or_default());
-        self.push_headers(record.headers);
-        self.max_timestamp = self.max_timestamp.max(timestamp);
-        // A record takes at least 7 bytes, so that the count cannot pass `i32` before the bytes do.
-        self.count += 1;
+        copy(value, room)[0] = 0;
+        self.len += bytes;
     }
 
-    #[inline]
-    fn push_headers(&mut self, headers: &[HeaderRef<'_>]) {
-        if headers.is_empty() {
-            return self.buffer.push(0);
+    /// Any record.
+    #[inline(never)]
+    fn push_long(&mut self, record: RecordRef<'_>, timestamp: i64) -> Result<(), BatchFull> {
+        let record_bytes = self.size_of(&record, timestamp);
+        if record_bytes > MAX_BYTES.saturating_sub(self.len) {
+            return Err(BatchFull { record_bytes, batch_bytes: self.len });
         }
         let mut numbers = Scratch::new();
-        numbers.signed(signed(headers.len()));
-        for HeaderRef { key, value } in headers {
-            put_nullable(&mut self.buffer, numbers, Some(key));
-            put_nullable(&mut self.buffer, Scratch::new(), *value);
-            numbers = Scratch::new();
+        numbers.byte(0);
+        numbers.signed(timestamp.wrapping_sub(self.base_timestamp));
+        numbers.signed(i64::from(self.count));
+        let rest = nullable_len(record.key) + nullable_len(record.value) + headers_len(record.headers);
+        numbers.put_length(numbers.len() + rest);
+        let room = numbers.write(self.room(record_bytes));
+        let room = write_nullable(write_nullable(room, record.key), record.value);
+        write_headers(record.headers, room);
+        self.len += record_bytes;
+        Ok(())
+    }
+
+    /// What is behind the records, with room for so many bytes and [`ROOM`](Self::ROOM).
+    #[inline]
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let end = self.len.wrapping_add(bytes).wrapping_add(Self::ROOM);
+        if end > self.buffer.len() {
+            self.fill(end);
         }
+        &mut self.buffer[self.len..]
+    }
+
+    /// Makes the buffer as long as `end`, and a little longer where that costs no growth.
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, end: usize) {
+        let ahead = (self.buffer.len() + FILL_BYTES).min(self.buffer.capacity());
+        self.buffer.resize(end.max(ahead), 0);
     }
 
     /// A control record, which has a fixed small size.
     pub(super) fn with_control_record(mut self, key: &[u8], value: &[u8], timestamp: i64) -> Self {
         let record = RecordRef { key: Some(key), value: Some(value), ..RecordRef::default() };
-        self.push(&record, timestamp, key.len() + value.len());
+        // It is far from any limit.
+        _ = self.append(&record, timestamp);
         self
     }
 
     /// Writes the header, without a producer and without a checksum.
     pub(super) fn finish(mut self, attributes: i16) -> SealedBatch {
+        self.buffer.truncate(self.len);
         let rest = i32::try_from(self.buffer.len() - LENGTH_END).unwrap_or(i32::MAX);
+        let count = self.count();
         let header = &mut self.buffer;
         put(header, at::BASE_OFFSET, 0i64.to_be_bytes());
         put(header, at::LENGTH, rest.to_be_bytes());
         put(header, at::LEADER_EPOCH, (-1i32).to_be_bytes());
         put(header, at::MAGIC, [MAGIC]);
         put(header, at::ATTRIBUTES, attributes.to_be_bytes());
-        put(header, at::LAST_OFFSET_DELTA, (self.count - 1).to_be_bytes());
+        put(header, at::LAST_OFFSET_DELTA, (count - 1).to_be_bytes());
         put(header, at::BASE_TIMESTAMP, self.base_timestamp.to_be_bytes());
         put(header, at::MAX_TIMESTAMP, self.max_timestamp.to_be_bytes());
-        put(header, at::COUNT, self.count.to_be_bytes());
+        put(header, at::COUNT, count.to_be_bytes());
         SealedBatch::new(self.buffer)
     }
 }
@@ -250,12 +290,41 @@ fn headers_len(headers: &[HeaderRef<'_>]) -> usize {
     })
 }
 
-/// Writes `numbers`, then a field with its length, -1 for null.
+/// What a record counts from its batch's header, in zigzag form.
+struct Deltas {
+    timestamp: u64,
+    offset: u64,
+}
+
+/// A field's length, in zigzag form; -1 for null.
 #[inline]
-fn put_nullable(buffer: &mut Vec<u8>, mut numbers: Scratch, field: Option<&[u8]>) {
-    numbers.signed(field.map_or(-1, |bytes| signed(bytes.len())));
-    numbers.append_to(buffer);
-    if let Some(bytes) = field {
-        buffer.extend_from_slice(bytes);
+fn length_bits(field: Option<&[u8]>) -> u64 {
+    field.map_or(1, |bytes| zigzag(signed(bytes.len())))
+}
+
+/// Copies `bytes` to the front of `room`; what is left of it.
+#[inline]
+fn copy<'a>(bytes: &[u8], room: &'a mut [u8]) -> &'a mut [u8] {
+    let (field, rest) = room.split_at_mut(bytes.len());
+    field.copy_from_slice(bytes);
+    rest
+}
+
+#[inline]
+fn write_headers(headers: &[HeaderRef<'_>], room: &mut [u8]) {
+    let mut numbers = Scratch::new();
+    numbers.signed(signed(headers.len()));
+    let mut room = numbers.write(room);
+    for HeaderRef { key, value } in headers {
+        room = write_nullable(room, Some(key));
+        room = write_nullable(room, *value);
     }
+}
+
+/// Writes a field with its length, -1 for null.
+#[inline]
+fn write_nullable<'a>(room: &'a mut [u8], field: Option<&[u8]>) -> &'a mut [u8] {
+    let mut length = Scratch::new();
+    length.unsigned(length_bits(field));
+    copy(field.unwrap_or_default(), length.write(room))
 }

@@ -5,7 +5,10 @@ use bytes::Bytes;
 use super::{BatchError, BatchHeader, RecordFault, TimestampType};
 use crate::{
     record::{Header, HeaderRef, StoredRecord},
-    wire::cursor::{Cursor, Fault},
+    wire::{
+        cursor::{Cursor, Fault},
+        varint::unzigzag,
+    },
 };
 
 /// The most headers that a record may have: 1,048,576. They take 64 bytes each in memory and may take 2 on the wire.
@@ -29,8 +32,8 @@ pub struct Records {
     header: BatchHeader,
     /// The next record's place in the batch.
     index: i32,
-    /// The smallest offset delta that the next record may have.
-    expected_delta: i32,
+    /// The offset delta of the record before, -1 before the first.
+    last_delta: i32,
     done: bool,
 }
 
@@ -58,6 +61,7 @@ pub struct HeaderViews<'a> {
 }
 
 /// The numbers of a record as they are written, and its parts.
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Parsed<'a> {
     timestamp_delta: i64,
     offset_delta: i32,
@@ -76,7 +80,7 @@ impl Records {
         if usize::try_from(count).map_or(true, |count| count > body.len() / SMALLEST_RECORD) {
             return Err(BatchError::Count { count, last_offset_delta, bytes: body.len() });
         }
-        Ok(Self { body, at: 0, header: *header, index: 0, expected_delta: 0, done: false })
+        Ok(Self { body, at: 0, header: *header, index: 0, last_delta: -1, done: false })
     }
 
     /// The next record without a handle on the batch's memory: cheaper than [`Iterator::next`], and gone with the next
@@ -97,17 +101,21 @@ impl Records {
             };
         }
         let malformed = |fault| BatchError::Record { index: self.index, fault };
-        let parsed = parse(&self.body, self.at).map_err(malformed)?;
+        let parsed = match parse_short(&self.body, self.at) {
+            Some(parsed) => parsed,
+            None => parse(&self.body, self.at).map_err(malformed)?,
+        };
         let Parsed { offset_delta, key, value, headers, header_count, .. } = parsed;
         // The offset lies behind the one before and inside the batch.
-        if offset_delta < self.expected_delta || offset_delta > self.header.last_offset_delta {
+        if offset_delta <= self.last_delta || offset_delta > self.header.last_offset_delta {
             return Err(malformed(RecordFault::Offset(offset_delta)));
         }
-        self.expected_delta = offset_delta.saturating_add(1);
+        self.last_delta = offset_delta;
         self.at = parsed.end;
         self.index += 1;
         self.done = false;
-        let offset = self.header.base_offset.saturating_add(i64::from(offset_delta));
+        // The header was checked: the last offset does not overflow either.
+        let offset = self.header.base_offset.wrapping_add(i64::from(offset_delta));
         let timestamp = self.header.timestamp(parsed.timestamp_delta);
         Ok(Some(RecordView { offset, timestamp, key, value, headers, header_count }))
     }
@@ -124,8 +132,89 @@ impl BatchHeader {
     }
 }
 
-/// Reads the record at a place of the body.
+/// Reads the record at a place of the body if it is like most: numbers of one or two bytes, no headers, and 8 bytes behind
+/// its start. Then the numbers up to the key's length come out of one register, and nothing is looked at twice. Whatever else
+/// it is, also malformed, is for [`parse`].
 #[inline]
+fn parse_short(body: &[u8], at: usize) -> Option<Parsed<'_>> {
+    let rest = body.get(at..)?;
+    let mut numbers = Numbers::new(rest)?;
+    let length = numbers.next()?;
+    let start = numbers.read;
+    numbers.skip_byte();
+    let timestamp_delta = unzigzag(numbers.next()?);
+    let offset_delta = i32::try_from(unzigzag(numbers.next()?)).ok()?;
+    let key = numbers.next()?;
+    // What a register of 8 bytes does not hold is 0 in it.
+    let read = numbers.read;
+    if read > Numbers::BYTES || length & 1 == 1 {
+        return None;
+    }
+    let size = start + (length >> 1) as usize;
+    let behind = rest.get(..size)?.get(read..)?;
+    let (key, behind) = short_field(key, behind)?;
+    let (value, behind) = match behind {
+        [low, behind @ ..] if *low < 0x80 => (u64::from(*low), behind),
+        [low, high, behind @ ..] if *high < 0x80 => (u64::from(*low & 0x7f) | u64::from(*high) << 7, behind),
+        _ => return None,
+    };
+    let (value, behind) = short_field(value, behind)?;
+    // The number of headers is the last byte, and 0.
+    if behind != [0] {
+        return None;
+    }
+    Some(Parsed { timestamp_delta, offset_delta, key, value, headers: &[], header_count: 0, end: at + size })
+}
+
+/// The field in front of `behind` whose length was read, and what follows it.
+#[inline]
+fn short_field(length: u64, behind: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    if length & 1 == 0 {
+        let (field, behind) = behind.split_at_checked((length >> 1) as usize)?;
+        return Some((Some(field), behind));
+    }
+    // The zigzag form of -1.
+    (length == 1).then_some((None, behind))
+}
+
+/// The next 8 bytes, as variable-length numbers of one or two bytes.
+struct Numbers {
+    word: u64,
+    /// How many bytes were read.
+    read: usize,
+}
+
+impl Numbers {
+    const BYTES: usize = 8;
+
+    #[inline]
+    fn new(bytes: &[u8]) -> Option<Self> {
+        Some(Self { word: u64::from_le_bytes(*bytes.first_chunk()?), read: 0 })
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let word = self.word;
+        if word & 0x80 == 0 {
+            self.skip_byte();
+            return Some(word & 0x7f);
+        }
+        if word & 0x8000 == 0 {
+            self.word >>= 16;
+            self.read = self.read.wrapping_add(2);
+            return Some((word & 0x7f) | (word >> 1 & 0x3f80));
+        }
+        None
+    }
+
+    #[inline]
+    fn skip_byte(&mut self) {
+        self.word >>= 8;
+        self.read = self.read.wrapping_add(1);
+    }
+}
+
+/// Reads the record at a place of the body.
 fn parse(body: &[u8], at: usize) -> Result<Parsed<'_>, RecordFault> {
     let mut outer = Cursor::within(body, at..body.len());
     let length = outer.varint()?;
@@ -215,5 +304,76 @@ fn nullable<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, RecordFault
         Ok(length) => cursor.slice(length).map(Some).map_err(Fault::into),
         Err(_) if length == -1 => Ok(None),
         Err(_) => Err(RecordFault::Length(length)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+    use crate::{record::RecordRef, wire::batch::BatchBuilder, wire::batch::HEADER_BYTES};
+
+    /// Two records as they are written; the second one is not the first of its batch.
+    fn written(records: [RecordRef<'_>; 2], times: [i64; 2]) -> Vec<u8> {
+        let mut builder = BatchBuilder::new();
+        for (record, time) in records.iter().zip(times) {
+            builder.append(record, time).unwrap();
+        }
+        let batch = builder.seal(crate::record::Compression::None).unwrap().freeze();
+        batch[HEADER_BYTES..].to_vec()
+    }
+
+    /// What is read the short way is what is read the long way. Whether it was.
+    fn agree(body: &[u8], at: usize) -> bool {
+        let short = parse_short(body, at);
+        let taken = short.is_some();
+        assert!(short.is_none_or(|short| parse(body, at) == Ok(short)), "{body:?} at {at}");
+        taken
+    }
+
+    #[test]
+    fn ordinary_records_are_read_the_short_way() {
+        for (key, bytes) in [(None, 0), (Some(&b"key"[..]), 0), (None, 1), (Some(b""), 100), (None, 8100)] {
+            let value = vec![b'v'; bytes];
+            for value in [Some(&value[..]), None] {
+                let record = RecordRef { key, value, ..RecordRef::default() };
+                let body = written([record; 2], [1_000, 1_005]);
+                assert!(agree(&body, 0) || body.len() < 16, "{body:?}");
+                let second = parse(&body, 0).unwrap().end;
+                assert!(agree(&body, second) || body.len() - second < 8, "{body:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_to_read_a_record_agree(
+            key in option::of(vec(any::<u8>(), 0..200)),
+            value in option::of(vec(any::<u8>(), 0..200)),
+            later in prop_oneof![0..100i64, -9000..9000i64, any::<i64>()],
+            changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let record = RecordRef { key: key.as_deref(), value: value.as_deref(), ..RecordRef::default() };
+            let mut body = written([record; 2], [0, later]);
+            let second = parse(&body, 0).unwrap().end;
+            agree(&body, 0);
+            agree(&body, second);
+            for (place, byte) in changes {
+                let place = place.index(body.len());
+                body[place] = byte;
+            }
+            agree(&body, 0);
+            agree(&body, second);
+            body.truncate(cut.index(body.len()));
+            agree(&body, 0);
+            agree(&body, second);
+        }
+
+        #[test]
+        fn both_ways_to_read_nonsense_agree(body in vec(prop_oneof![0..6u8, any::<u8>()], 0..40)) {
+            agree(&body, 0);
+        }
     }
 }

@@ -1,0 +1,105 @@
+use super::*;
+use crate::{client::ClientConfig, net::TcpConnector};
+
+const MIB: usize = 1 << 20;
+
+fn accumulator(settings: Settings) -> Accumulator {
+    let router = Router::new(ClientConfig::new("localhost:1").unwrap(), Arc::new(TcpConnector));
+    Accumulator::new(Arc::new(router), settings, Arc::default())
+}
+
+/// Takes records of 1 KiB for the partitions in turn until none is taken, or all were.
+fn fill(records: &mut Accumulator, topic: &Topic, most: usize) -> (usize, Result<(), TrySendError>) {
+    let value = [7; 1024];
+    for taken in 0..most {
+        let partition = (taken % topic.partitions().unsigned_abs() as usize) as i32;
+        if let Err(e) = records.append(topic, Some(partition), &RecordRef::value(&value)) {
+            return (taken, Err(e));
+        }
+    }
+    (most, Ok(()))
+}
+
+fn bytes(batches: &[Sealed]) -> usize {
+    batches.iter().map(|sealed| sealed.batch.len()).sum()
+}
+
+#[test]
+fn a_batch_goes_on_growing_while_one_before_it_waits_for_its_turn() {
+    let topic = Topic::sample("t", 2);
+    let mut records = accumulator(Settings { linger: Duration::ZERO, ..Settings::default() });
+    let record = RecordRef::value(b"v");
+    records.append(&topic, Some(0), &record).unwrap();
+    records.close_lingering().unwrap();
+    let first = records.closed().unwrap();
+    for _ in 0..3 {
+        records.append(&topic, Some(0), &record).unwrap();
+        records.append(&topic, Some(1), &record).unwrap();
+        records.close_lingering().unwrap();
+    }
+    // Partition 1 had nobody before the first of its own.
+    let second = records.closed().unwrap();
+    assert_eq!(second.iter().map(|s| (s.partition.partition, s.batch.count())).collect::<Vec<_>>(), [(1, 1)]);
+    drop((first, second));
+    records.close_lingering().unwrap();
+    let grown = records.closed().unwrap();
+    let counts: Vec<_> = grown.iter().map(|s| (s.partition.partition, s.batch.count())).collect();
+    assert_eq!(counts, [(0, 3), (1, 2)], "what could not leave has become one batch");
+}
+
+#[test]
+fn a_flush_and_a_full_batch_do_not_wait_for_a_turn() {
+    let topic = Topic::sample("t", 1);
+    let mut records = accumulator(Settings { batch_bytes: 4096, ..Settings::default() });
+    assert_eq!(fill(&mut records, &topic, 10), (10, Ok(())));
+    let full = records.closed().unwrap();
+    assert_eq!(full.iter().map(|s| s.batch.count()).collect::<Vec<_>>(), [3, 3, 3]);
+    records.close_all().unwrap();
+    assert_eq!(records.closed().unwrap()[0].batch.count(), 1);
+}
+
+#[test]
+fn twelve_open_batches_leave_when_they_are_all_that_fills_the_memory() {
+    let topic = Topic::sample("t", 12);
+    let mut records = accumulator(Settings { buffer_bytes: MIB, ..Settings::default() });
+    let (taken, full) = fill(&mut records, &topic, 2000);
+    assert_eq!(full, Err(TrySendError::Full));
+    let left = records.closed().unwrap();
+    assert_eq!(left.len(), 12, "none of 128 KiB is full");
+    assert_eq!(left.iter().map(|s| s.batch.count() as usize).sum::<usize>(), taken);
+    assert!(bytes(&left) <= MIB && bytes(&left) > MIB - 2048);
+    records.link.free(bytes(&left));
+    assert_eq!(fill(&mut records, &topic, 100), (100, Ok(())));
+}
+
+#[test]
+fn batches_that_have_hardly_begun_stay_open_while_more_is_under_way() {
+    let topic = Topic::sample("t", 12);
+    let mut records = accumulator(Settings { buffer_bytes: MIB, ..Settings::default() });
+    assert_eq!(fill(&mut records, &topic, 2000).1, Err(TrySendError::Full));
+    let mut left = records.closed().unwrap();
+    // One of twelve was stored: what takes its place is a twelfth of twelve batches.
+    let stored = left.pop().unwrap();
+    records.link.free(stored.batch.len());
+    let (taken, full) = fill(&mut records, &topic, 2000);
+    assert_eq!((full, records.closed().is_none()), (Err(TrySendError::Full), true));
+    assert!(taken > 0);
+    // With nothing under way any more they leave as soon as they fill the memory by themselves.
+    records.link.free(bytes(&left));
+    assert_eq!(fill(&mut records, &topic, 2000).1, Err(TrySendError::Full));
+    assert_eq!(records.closed().unwrap().len(), 12);
+}
+
+#[test]
+fn the_partitioner_is_asked_where_no_partition_is_named() {
+    let topic = Topic::sample("t", 12);
+    let fives = Partitioner::custom(|_: &Topic, _: &RecordRef<'_>| Some(5));
+    let mut records = accumulator(Settings { partitioner: fives, ..Settings::default() });
+    let record = RecordRef { key: Some(b"key"), ..RecordRef::value(b"v") };
+    let mut partition = |named| records.append(&topic, named, &record).unwrap().partition;
+    assert_eq!((partition(None), partition(Some(2))), (5, 2));
+    let beyond = Partitioner::custom(|topic: &Topic, _: &RecordRef<'_>| Some(topic.partitions()));
+    let mut records = accumulator(Settings { partitioner: beyond, ..Settings::default() });
+    let refused = records.append(&topic, None, &record).unwrap_err();
+    assert!(matches!(refused, TrySendError::Record(SendError::NoSuchPartition { partition: 12, .. })));
+}
