@@ -77,11 +77,14 @@ impl Record {
         let key = there(KEY).then(|| bytes(from)).transpose()?;
         let value = there(VALUE).then(|| bytes(from)).transpose()?;
         let count = number(from)?;
-        // Nothing is reserved from the count; it only must not promise more than can be there.
+        // It must not promise more than can be there. Then room for just so many takes less memory than doubling does.
         if count > from.len() as u64 / HEADER_BYTES {
             return Err(RecordError::End);
         }
-        let headers = (0..count).map(|_| header(from)).collect::<Result<_, _>>()?;
+        let mut headers = Vec::with_capacity(usize::try_from(count).map_err(|_| RecordError::End)?);
+        for _ in 0..count {
+            headers.push(header(from)?);
+        }
         Ok(Self { partition, key, value, headers, timestamp })
     }
 }
