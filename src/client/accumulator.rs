@@ -268,6 +268,24 @@ impl Accumulator {
         if self.begun.is_empty() { None } else { Some(mem::take(&mut self.begun)) }
     }
 
+    /// True when something was closed and not taken yet.
+    pub(super) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// True when a batch is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.open_bytes > 0
+    }
+
+    /// When the first open batch that could leave will have waited for `linger.ms`.
+    pub(super) fn lingers_until(&self) -> Option<Moment> {
+        let lanes = self.topics.iter().flat_map(|topic| &topic.partitions);
+        let free = lanes.filter(|lane| lane.waiting.load(Ordering::Relaxed) == 0);
+        let oldest = free.filter_map(|lane| lane.open.as_ref().map(|open| open.since)).min();
+        oldest.map(|since| since.after(self.settings.linger))
+    }
+
     /// Closes the partition's batch if the record does not fit, and sees to the limits.
     fn make_room(
         &mut self,

@@ -3,6 +3,9 @@ use crate::{client::ClientConfig, net::TcpConnector};
 
 const MIB: usize = 1 << 20;
 
+/// Not by the clock, whatever else the machine does.
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn accumulator(settings: Settings) -> Accumulator {
     let router = Router::new(ClientConfig::new("localhost:1").unwrap(), Arc::new(TcpConnector));
     Accumulator::new(Arc::new(router), settings, Arc::default())
@@ -50,7 +53,7 @@ fn a_batch_goes_on_growing_while_one_before_it_waits_for_its_turn() {
 #[test]
 fn a_flush_and_a_full_batch_do_not_wait_for_a_turn() {
     let topic = Topic::sample("t", 1);
-    let mut records = accumulator(Settings { batch_bytes: 4096, ..Settings::default() });
+    let mut records = accumulator(Settings { batch_bytes: 4096, linger: HOUR, ..Settings::default() });
     assert_eq!(fill(&mut records, &topic, 10), (10, Ok(())));
     let full = records.closed().unwrap();
     assert_eq!(full.iter().map(|s| s.batch.count()).collect::<Vec<_>>(), [3, 3, 3]);
@@ -61,7 +64,7 @@ fn a_flush_and_a_full_batch_do_not_wait_for_a_turn() {
 #[test]
 fn twelve_open_batches_leave_when_they_are_all_that_fills_the_memory() {
     let topic = Topic::sample("t", 12);
-    let mut records = accumulator(Settings { buffer_bytes: MIB, ..Settings::default() });
+    let mut records = accumulator(Settings { buffer_bytes: MIB, linger: HOUR, ..Settings::default() });
     let (taken, full) = fill(&mut records, &topic, 2000);
     assert_eq!(full, Err(TrySendError::Full));
     let left = records.closed().unwrap();
@@ -75,7 +78,7 @@ fn twelve_open_batches_leave_when_they_are_all_that_fills_the_memory() {
 #[test]
 fn batches_that_have_hardly_begun_stay_open_while_more_is_under_way() {
     let topic = Topic::sample("t", 12);
-    let mut records = accumulator(Settings { buffer_bytes: MIB, ..Settings::default() });
+    let mut records = accumulator(Settings { buffer_bytes: MIB, linger: HOUR, ..Settings::default() });
     assert_eq!(fill(&mut records, &topic, 2000).1, Err(TrySendError::Full));
     let mut left = records.closed().unwrap();
     // One of twelve was stored: what takes its place is a twelfth of twelve batches.

@@ -1,16 +1,19 @@
 //! What a transaction's task asks brokers, and their answers as facts.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use super::{producer::Shared, router::Purpose};
+use super::{
+    produce::{Answer, Said},
+    producer::Shared,
+    router::Purpose,
+};
 use crate::{
-    exchange::{EndTxn, Produce, facts},
-    ids::{Identity, NodeId, TopicId, TopicName, TopicPartition},
+    exchange::{EndTxn, facts},
+    ids::{Identity, TopicId, TopicName},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
-        numbers::Numbers,
-        outbox::{self, BatchId},
+        outbox::BatchFact,
         transaction::{AbortFact, Input, end_txn_version_at},
     },
     wire::versions::TransactionVersion,
@@ -89,37 +92,13 @@ async fn end_abort(
     shared.router.ask(node, Purpose::Control, call).await.map(facts::aborted).map_err(Some)
 }
 
-pub(super) fn produced(
-    shared: &Shared,
-    (node, request): (NodeId, outbox::RequestId),
-    ids: &[(TopicPartition, BatchId, Arc<Numbers>)],
-    answer: Result<<Produce as crate::exchange::Call>::Answer, CallError>,
-) -> Input {
-    let (version, answers) = match answer {
-        Ok(answer) => answer,
-        Err(CallError::Exchange(e @ crate::exchange::ExchangeError::Unsupported(_))) => {
-            let cause = Cause::new(CauseKind::Unsupported, e.to_string());
-            let refused = |(p, b, _): &(TopicPartition, BatchId, _)| {
-                (p.clone(), *b, outbox::BatchFact::Refused(cause.clone()))
-            };
-            return Input::Produced { request, facts: ids.iter().map(refused).collect() };
-        }
-        Err(e) => {
-            tracing::debug!(error = %e, "Produce was not answered");
-            shared.router.silent(node);
-            return Input::ProduceLost(request);
-        }
+/// What an answer to Produce tells the machine.
+pub(super) fn produced(Answer { request, batches }: Answer) -> Input {
+    let fact = |said| match said {
+        Said::Produced(version, produced, records) => facts::produced(version, &produced, &records),
+        Said::NotSent => BatchFact::NotSent,
+        Said::Unsupported(cause) => BatchFact::Refused(cause),
     };
-    let mut seen = Vec::with_capacity(ids.len());
-    for mut answer in answers {
-        let (router, partition) = (&shared.router, &answer.partition);
-        router.answered(node, partition, answer.code);
-        answer.leader = answer.leader.filter(|(node, epoch)| router.learn_leader(partition, *node, *epoch));
-        let asked = ids.iter().find(|(p, ..)| *p == answer.partition);
-        // An answer for what was not asked says nothing; a second one for the same batch is passed over below.
-        if let Some((partition, batch, records)) = asked {
-            seen.push((partition.clone(), *batch, facts::produced(version, &answer, records)));
-        }
-    }
-    Input::Produced { request, facts: seen }
+    let facts = batches.into_iter().map(|(partition, batch, said)| (partition, batch, fact(said)));
+    Input::Produced { request, facts: facts.collect() }
 }

@@ -105,8 +105,8 @@ pub enum TrySendError {
     /// The record is at fault; the transaction is as before.
     #[error(transparent)]
     Record(SendError),
-    /// The transaction can only be aborted.
-    #[error("the transaction must be aborted: {0}")]
+    /// The transaction can only be aborted; the producer is closed.
+    #[error("nothing more is taken: {0}")]
     Failed(Cause),
 }
 
@@ -143,8 +143,8 @@ pub enum SendError {
         /// What is wrong.
         why: String,
     },
-    /// The transaction can only be aborted.
-    #[error("the transaction must be aborted: {0}")]
+    /// The transaction can only be aborted; the producer is closed.
+    #[error("nothing more is taken: {0}")]
     Failed(Cause),
 }
 

@@ -21,7 +21,16 @@ pub(super) struct Link {
 }
 
 /// What is known of a batch; `None` while it is under way.
-pub(super) type BatchState = Option<Result<Option<i64>, Cause>>;
+pub(super) type BatchState = Option<BatchFate>;
+
+/// What became of a batch.
+#[derive(Debug, Clone)]
+pub(super) enum BatchFate {
+    /// It is stored, at this offset if that was told; or it is not.
+    Known(Result<Option<i64>, Cause>),
+    /// It went on in parts, which begin at these records of it.
+    Split(Vec<(i32, watch::Receiver<BatchState>)>),
+}
 
 /// Counts as a batch of its partition that waits for its turn, until it leaves for the first time.
 #[derive(Debug)]
@@ -40,7 +49,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The fate of one record. Await it after a [`flush`](super::Transaction::flush), or while writing more.
+/// The fate of one record. Await it after a flush, or while writing more.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     state: watch::Receiver<BatchState>,
@@ -106,14 +115,28 @@ impl Delivery {
     /// where it is.
     ///
     /// # Errors
-    /// The cause if it will never be stored.
+    /// The cause if it will never be stored. From a [`Producer`](super::Producer) it may be one whose
+    /// [`outcome_unknown`](Cause::outcome_unknown) is true: then the record may be stored.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn stored(mut self) -> Result<Option<i64>, Cause> {
-        let gone =
-            || Err(Cause::new(CauseKind::Dropped, "the transaction ended before the record was stored"));
-        let state = self.state.wait_for(Option::is_some).await.ok().and_then(|s| s.clone());
-        state.unwrap_or_else(gone).map(|base| base.map(|base| base + i64::from(self.index)))
+        loop {
+            let fate = self.state.wait_for(Option::is_some).await.ok().and_then(|s| s.clone());
+            let parts = match fate {
+                Some(BatchFate::Known(result)) => {
+                    return result.map(|base| base.map(|base| base + i64::from(self.index)));
+                }
+                Some(BatchFate::Split(parts)) => parts,
+                None => return Err(gone()),
+            };
+            let part = parts.into_iter().rev().find(|(first, _)| *first <= self.index);
+            let (first, state) = part.ok_or_else(gone)?;
+            (self.index, self.state) = (self.index - first, state);
+        }
     }
+}
+
+fn gone() -> Cause {
+    Cause::new(CauseKind::Dropped, "nobody sends the record any more")
 }

@@ -1,4 +1,8 @@
-//! The low-level client: transactional producers, resumed transactions, a consumer, a little administration.
+//! The low-level client: producers with transactions and without, resumed transactions, a consumer, a little
+//! administration.
+
+#[macro_use]
+mod settings;
 
 mod accumulator;
 mod admin;
@@ -13,10 +17,13 @@ mod first;
 mod fit;
 mod gather;
 mod groups;
+mod held;
+mod idempotent;
 mod link;
 mod look;
 mod offsets;
 mod partitioner;
+mod produce;
 mod producer;
 mod prove;
 mod record_sink;
@@ -40,6 +47,7 @@ pub use admin::{
 pub use config::{ClientConfig, ConfigError};
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerError, ConsumerRecord, OutOfRangePolicy, Start};
 pub use error::{ClientError, EndError, OffsetsError, PrepareError, SendError, TopicError, TrySendError};
+pub use idempotent::{IdempotentBuilder, NotStored, Producer};
 pub use link::Delivery;
 pub use partitioner::{ChoosePartition, Partitioner, UnknownPartitioner};
 pub use producer::{ProducerBuilder, TransactionalProducer};
@@ -113,6 +121,11 @@ impl Client {
     /// A producer that writes transactions under `transactional_id`.
     pub fn transactional_producer(&self, transactional_id: TransactionalId) -> ProducerBuilder {
         ProducerBuilder::new(Arc::clone(&self.router), transactional_id)
+    }
+
+    /// A producer without transactions, which writes each record once and in order.
+    pub fn idempotent_producer(&self) -> IdempotentBuilder {
+        IdempotentBuilder::new(Arc::clone(&self.router))
     }
 
     /// A reader of partitions.

@@ -12,12 +12,11 @@ use futures::{
 };
 
 use super::{
-    accumulator::Settings,
     ahead::Ahead,
     calls,
     error::ClientError,
-    partitioner::Partitioner,
     router::{Purpose, Router},
+    settings::ProducerConfig,
     transaction::Transaction,
     writer,
 };
@@ -31,23 +30,8 @@ use crate::{
         resume::Described,
         verdict::FindCoordinatorVerdict,
     },
-    record::{Compression, CompressionLevels},
     wire::versions::TransactionVersion,
 };
-
-/// The last batches of a producer of which a broker recognises repeats.
-pub(crate) const MAX_IN_FLIGHT: usize = 5;
-
-/// Settings of a producer, each with Kafka's name and default.
-#[derive(Debug, Clone)]
-pub(crate) struct ProducerConfig {
-    pub(crate) transaction_timeout: Duration,
-    pub(crate) delivery_timeout: Duration,
-    pub(crate) batching: Settings,
-    pub(crate) in_flight: usize,
-    pub(crate) retry_backoff: Duration,
-    pub(crate) retry_backoff_max: Duration,
-}
 
 /// Makes a [`TransactionalProducer`].
 #[derive(Debug, Clone)]
@@ -59,14 +43,7 @@ pub struct ProducerBuilder {
 
 impl ProducerBuilder {
     pub(crate) fn new(router: Arc<Router>, transactional_id: TransactionalId) -> Self {
-        let config = ProducerConfig {
-            transaction_timeout: Duration::from_secs(900),
-            delivery_timeout: Duration::from_secs(120),
-            batching: Settings::default(),
-            in_flight: MAX_IN_FLIGHT,
-            retry_backoff: Duration::from_millis(100),
-            retry_backoff_max: Duration::from_secs(1),
-        };
+        let config = ProducerConfig::default();
         Self { router, transactional_id, config }
     }
 
@@ -78,71 +55,10 @@ impl ProducerBuilder {
         self
     }
 
-    /// `delivery.timeout.ms`: a record that is not acknowledged by then fails the transaction. Default 120 s.
-    #[must_use]
-    pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
-        self.config.delivery_timeout = timeout;
-        self
-    }
-
-    /// `linger.ms`: how long a batch waits for more records. Default 5 ms. The wait is looked at when the
-    /// transaction is used; nothing of a transaction is visible before its commit in any case.
-    #[must_use]
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.config.batching.linger = linger;
-        self
-    }
-
-    /// `batch.size`, in bytes before compression. Default 128 KiB.
-    #[must_use]
-    pub fn batch_size(mut self, bytes: usize) -> Self {
-        self.config.batching.batch_bytes = bytes;
-        self
-    }
-
-    /// `max.request.size`, in bytes. Default 1 MiB. It also bounds one record.
-    #[must_use]
-    pub fn max_request_size(mut self, bytes: usize) -> Self {
-        self.config.batching.request_bytes = bytes;
-        self
-    }
-
-    /// `buffer.memory`, in bytes: records that are not acknowledged. Default 32 MiB.
-    #[must_use]
-    pub fn buffer_memory(mut self, bytes: usize) -> Self {
-        self.config.batching.buffer_bytes = bytes;
-        self
-    }
-
-    /// `max.in.flight.requests.per.connection`: how many requests of a transaction may be on their way to one broker, and
-    /// how many batches to one partition. Default 5, which is also the most: of so many batches a broker recognises
-    /// repeats. Values outside of 1 to 5 count as the nearest of these.
-    #[must_use]
-    pub fn max_in_flight(mut self, requests: usize) -> Self {
-        self.config.in_flight = requests.clamp(1, MAX_IN_FLIGHT);
-        self
-    }
-
-    /// `compression.type`. Default none.
-    #[must_use]
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.config.batching.compression = compression;
-        self
-    }
-
-    /// `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level`. Defaults as in Kafka.
-    #[must_use]
-    pub fn compression_levels(mut self, levels: CompressionLevels) -> Self {
-        self.config.batching.levels = levels;
-        self
-    }
-
-    /// What chooses the partition of a record that names none (librdkafka: `partitioner`, Java: `partitioner.class`). Default:
-    /// [`Partitioner::Murmur2Random`], as Java's.
-    #[must_use]
-    pub fn partitioner(mut self, partitioner: Partitioner) -> Self {
-        self.config.batching.partitioner = partitioner;
-        self
+    producer_settings! {
+        delivery: "`delivery.timeout.ms`: a record that is not acknowledged by then fails the transaction. Default 120 s.",
+        linger: "`linger.ms`: how long a batch waits for more records. Default 5 ms. The wait is looked at when the \
+                 transaction is used; nothing of a transaction is visible before its commit in any case.",
     }
 
     /// Takes the transactional id over: fences whoever holds it and aborts what it left open.
@@ -429,7 +345,7 @@ async fn ask(shared: &Shared, own: Option<Identity>) -> Input {
         Err(input) => return input,
     };
     let timeout_ms = i32::try_from(shared.config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
-    let call = InitProducerId { transactional_id: shared.transactional_id.clone(), timeout_ms, own };
+    let call = InitProducerId { transactional_id: Some(shared.transactional_id.clone()), timeout_ms, own };
     let before = std::mem::replace(&mut *shared.renewing(), own);
     let input = match shared.router.ask(node, Purpose::Control, call).await {
         Ok((code, identity)) => facts::initialized(code, identity, timeout_ms),

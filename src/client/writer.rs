@@ -6,37 +6,33 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     accumulator::Sealed,
     ahead::Ahead,
     calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
-    link::{BatchState, Link, Waiting},
+    held::Held,
+    link::Link,
+    produce::{self, millis},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
-    router::Purpose,
     transaction::Transaction,
 };
 use crate::{
-    exchange::{AddPartitionsToTxn, Produce, facts},
+    exchange::{AddPartitionsToTxn, facts},
     ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
     net::{CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
         committable::{Committable, CommittablePartition},
-        numbers::Numbers,
         offsets::GroupOffsets,
         outbox::{self, BatchId, FirstBatch, Limits},
         transaction::{self as machine, AddFact, Effect, Evidence, Finish, Goal, Input, end_txn_version},
     },
-    wire::{
-        batch::{SealedBatch, Stamp, recycle},
-        versions::TransactionVersion,
-    },
+    wire::{batch::Stamp, versions::TransactionVersion},
 };
 
 /// What a handle tells its task.
@@ -148,8 +144,7 @@ struct Task {
     identity: Identity,
     version: TransactionVersion,
     machine: machine::Transaction,
-    batches: HashMap<BatchId, Held>,
-    next_batch: u64,
+    held: Held,
     topic_ids: HashMap<TopicName, TopicId>,
     began_ms: Option<i64>,
     /// Commands that came before there was an identity.
@@ -161,21 +156,6 @@ struct Task {
     cause: Option<Cause>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
     finished: Option<Finish>,
-}
-
-/// A batch that is not acknowledged.
-struct Held {
-    bytes: Body,
-    numbers: Arc<Numbers>,
-    size: usize,
-    tracked: Option<watch::Sender<BatchState>>,
-}
-
-/// A batch gets its identity and sequence when it leaves for the first time; from then on its bytes are fixed.
-enum Body {
-    Sealed(SealedBatch, #[expect(dead_code, reason = "its end tells that the batch has left")] Waiting),
-    Sent(Bytes),
-    Gone,
 }
 
 impl Task {
@@ -197,8 +177,7 @@ impl Task {
             link,
             identity,
             version,
-            batches: HashMap::new(),
-            next_batch: 0,
+            held: Held::default(),
             topic_ids: HashMap::new(),
             began_ms: None,
             early: VecDeque::new(),
@@ -310,18 +289,9 @@ impl Task {
             self.link.free(sealed.batch.len());
             return topic_replaced(name);
         }
-        let id = BatchId(self.next_batch);
-        self.next_batch += 1;
         self.began_ms.get_or_insert_with(Clock::wall_ms);
-        let batch = outbox::Batch {
-            id,
-            records: sealed.batch.count(),
-            bytes: sealed.batch.len(),
-            deadline: sealed.since.after(self.shared.config.delivery_timeout),
-        };
-        let size = sealed.batch.len();
-        let Sealed { partition, batch: sealed_batch, numbers, tracked, waiting, .. } = sealed;
-        self.batches.insert(id, Held { bytes: Body::Sealed(sealed_batch, waiting), numbers, size, tracked });
+        let deadline = sealed.since.after(self.shared.config.delivery_timeout);
+        let (partition, batch) = self.held.take(sealed, deadline);
         let leader = self.shared.router.leader(&partition);
         Input::Batch { partition, batch, leader }
     }
@@ -383,64 +353,15 @@ impl Task {
     }
 
     fn release(&mut self, batch: BatchId, result: Result<Option<i64>, Cause>) {
-        let Some(held) = self.batches.remove(&batch) else { return };
-        if let Body::Sent(bytes) = held.bytes {
-            // Unless it is still being written somewhere.
-            _ = recycle(bytes).map(|buffer| self.shared.router.buffers.give(buffer));
-        }
-        self.link.free(held.size);
-        if let Some(tracked) = held.tracked {
-            tracked.send_replace(Some(result));
-        }
+        _ = self.held.release(batch, result, (&self.link, &self.shared.router.buffers));
     }
 
     fn produce(&mut self, produce: &outbox::Produce) {
-        let (node, request) = (produce.node, produce.request);
-        let mut parts = Vec::with_capacity(produce.items.len());
-        for item in &produce.items {
-            if let Some(bytes) = self.body(item) {
-                parts.push((item.partition.clone(), bytes));
-            }
-        }
-        let numbers =
-            |batch| self.batches.get(batch).map(|held| Arc::clone(&held.numbers)).unwrap_or_default();
-        let ids: Vec<_> =
-            produce.items.iter().map(|i| (i.partition.clone(), i.batch, numbers(&i.batch))).collect();
-        let call = Arc::new(Produce {
-            transactional_id: self.shared.transactional_id.clone(),
-            version: self.version,
-            timeout_ms: millis(self.shared.router.config.request_timeout),
-            parts,
-        });
-        let shared = Arc::clone(&self.shared);
-        let connection = shared.router.connection(node, Purpose::Data);
-        // Queued here and now, so that requests to one broker leave in the machine's order.
-        let answer = connection.map(|c| c.call(call, shared.router.config.request_timeout));
-        self.calls.push(
-            async move {
-                let answer = match answer {
-                    Some(answer) => answer.await,
-                    None => Err(CallError::NotSent("the leader is not known".into())),
-                };
-                produced(&shared, (node, request), &ids, answer)
-            }
-            .boxed(),
-        );
-    }
-
-    fn body(&mut self, item: &outbox::Item) -> Option<Bytes> {
-        let held = self.batches.get_mut(&item.batch)?;
-        let bytes = match std::mem::replace(&mut held.bytes, Body::Gone) {
-            Body::Sealed(mut sealed, _) => {
-                let stamp = Stamp::Transactional { identity: self.identity, base_sequence: item.sequence };
-                sealed.stamp(stamp);
-                sealed.freeze()
-            }
-            Body::Sent(bytes) => bytes,
-            Body::Gone => return None,
-        };
-        held.bytes = Body::Sent(bytes.clone());
-        Some(bytes)
+        let (shared, identity) = (Arc::clone(&self.shared), self.identity);
+        let transaction = Some((shared.transactional_id.clone(), self.version));
+        let stamp = |_, item: &outbox::Item| Stamp::Transactional { identity, base_sequence: item.sequence };
+        let answer = produce::produce(&shared.router, &mut self.held, transaction, produce, stamp);
+        self.calls.push(answer.map(produced).boxed());
     }
 
     fn add_partitions(&mut self, partitions: Vec<TopicPartition>) {
@@ -485,9 +406,7 @@ impl Task {
         let shared = Arc::clone(&self.shared);
         let ids = self.topic_ids.clone();
         let call = async move {
-            let Ok(leaders) = shared.router.find_leaders(&partitions).await else {
-                return Input::Leaders(partitions.into_iter().map(|p| (p, None)).collect());
-            };
+            let leaders = produce::leaders(&shared.router, partitions).await;
             replaced(&shared, &ids).unwrap_or(Input::Leaders(leaders))
         };
         self.calls.push(call.boxed());
@@ -516,8 +435,7 @@ impl Task {
         for reply in self.flushes.drain(..).chain(self.offsets.drain(..)) {
             _ = reply.send(Err(cause_of(&ending)));
         }
-        let left: Vec<_> = self.batches.keys().copied().collect();
-        for batch in left {
+        for batch in self.held.names() {
             self.release(batch, Err(cause_of(&ending)));
         }
         let unseen = match self.end.take() {
@@ -573,8 +491,4 @@ fn cause_of(ending: &Ending) -> Cause {
         Ending::Failed(c) | Ending::Fenced(c) | Ending::Abandoned(c) | Ending::Aborted(_, c) => c.clone(),
         Ending::Empty(_) | Ending::Prepared(_) => aborted(),
     }
-}
-
-fn millis(duration: Duration) -> i32 {
-    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }

@@ -5,6 +5,7 @@ use crate::{
     ids::{GroupId, Identity, TopicPartition},
     proto::{
         cause::{Cause, CauseKind},
+        idempotent::{InitFact, ProduceFact},
         initialize,
         numbers::Numbers,
         offsets::GroupOffsets,
@@ -13,7 +14,7 @@ use crate::{
         transaction::{AbortFact, AddFact, OffsetsFact},
         verdict::{
             self, AddOffsetsVerdict, AddPartitionVerdict, DescribeTransactionsVerdict, EndTxnVerdict,
-            ProduceVerdict, TxnOffsetCommitVerdict,
+            IdempotentVerdict, InitProducerIdVerdict, ProduceVerdict, TxnOffsetCommitVerdict,
         },
     },
     wire::code::ErrorCode,
@@ -24,7 +25,7 @@ use crate::{
 pub fn initialized(code: ErrorCode, identity: Identity, timeout_ms: i32) -> initialize::Input {
     let verdict = verdict::init_producer_id(0, code);
     let detail = match verdict {
-        verdict::InitProducerIdVerdict::TimeoutRefused => format!(
+        InitProducerIdVerdict::TimeoutRefused => format!(
             "transaction.timeout.ms = {timeout_ms} exceeds the broker's transaction.max.timeout.ms (900000 unless \
              its operator changed it): lower the one or raise the other"
         ),
@@ -36,11 +37,7 @@ pub fn initialized(code: ErrorCode, identity: Identity, timeout_ms: i32) -> init
 /// What a Produce answer means for one batch, which holds these records.
 #[must_use]
 pub fn produced(version: i16, p: &Produced, records: &Numbers) -> BatchFact<Cause> {
-    let cause = |kind| {
-        let name = p.code.name();
-        let colon = if p.message.is_empty() { "" } else { ": " };
-        Cause::new(kind, format!("{name}{colon}{}", p.message))
-    };
+    let cause = |kind| said(p, kind);
     BatchFact::Refused(match verdict::produce(version, p.code) {
         ProduceVerdict::Acked | ProduceVerdict::Duplicate => return BatchFact::Stored(p.offset),
         ProduceVerdict::RetryAfterMetadata => {
@@ -62,6 +59,54 @@ pub fn produced(version: i16, p: &Produced, records: &Numbers) -> BatchFact<Caus
         ProduceVerdict::Fenced => cause(CauseKind::Fenced),
         ProduceVerdict::Stuck => cause(CauseKind::Unsupported),
     })
+}
+
+/// What an InitProducerId answer without a transactional id means. Asking again is always safe: it costs a number.
+#[must_use]
+pub fn granted(code: ErrorCode, identity: Identity) -> InitFact {
+    use InitProducerIdVerdict as V;
+    let refused = |kind| InitFact::Refused(Cause::new(kind, format!("InitProducerId: {}", code.name())));
+    match verdict::init_producer_id(0, code) {
+        V::Granted => InitFact::Granted(identity),
+        V::Retry | V::RetrySoon | V::Relookup | V::NotKnown => InitFact::Retry,
+        V::Denied => refused(CauseKind::Denied),
+        V::Unsupported => refused(CauseKind::Unsupported),
+        V::Fenced | V::TimeoutRefused | V::Abortable | V::Fatal => refused(CauseKind::Refused),
+    }
+}
+
+/// What a Produce answer means for one batch of an idempotent producer, which holds these records.
+#[must_use]
+pub fn produced_once(p: &Produced, records: &Numbers) -> ProduceFact {
+    use IdempotentVerdict as V;
+    let cause = |kind| said(p, kind);
+    ProduceFact::Plain(match verdict::produce_idempotent(p.code) {
+        V::Acked | V::Duplicate => BatchFact::Stored(p.offset),
+        V::RetryAfterMetadata => {
+            p.leader.map_or(BatchFact::RetryAfterMetadata, |(leader, _)| BatchFact::RetryAt(leader))
+        }
+        V::Retry => BatchFact::Retry,
+        V::MaybeStored => BatchFact::MaybeStored,
+        V::OutOfOrder => BatchFact::OutOfOrder,
+        V::TooLarge => {
+            let detail = "MESSAGE_TOO_LARGE: the record exceeds the topic's max.message.bytes";
+            let cause = Cause::new(CauseKind::RecordTooLarge, detail).of(records.culprits(&[]));
+            return ProduceFact::TooLarge(cause);
+        }
+        V::Rejected => BatchFact::Refused(cause(CauseKind::Refused).of(records.culprits(&p.records))),
+        V::Unacceptable => BatchFact::Refused(cause(CauseKind::Refused)),
+        V::Fatal => BatchFact::Refused(cause(CauseKind::Unsupported)),
+        V::Denied => BatchFact::Refused(cause(CauseKind::Denied)),
+        V::InvalidState => BatchFact::Refused(cause(CauseKind::Refused)),
+        V::IdentityGone => return ProduceFact::IdentityGone(cause(CauseKind::SequenceGap)),
+        V::Unclear => return ProduceFact::Unclear(cause(CauseKind::OutcomeUnknown)),
+    })
+}
+
+/// A cause in the broker's own words.
+fn said(p: &Produced, kind: CauseKind) -> Cause {
+    let colon = if p.message.is_empty() { "" } else { ": " };
+    Cause::new(kind, format!("{}{colon}{}", p.code.name(), p.message))
 }
 
 /// What an AddPartitionsToTxn answer means as a whole: the worst partition decides, and one that the answer

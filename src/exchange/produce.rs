@@ -17,10 +17,9 @@ use crate::{
 /// Writes one batch to each of some partitions of one leader, with acks=all.
 #[derive(Debug, Clone)]
 pub struct Produce {
-    /// The transactional id.
-    pub transactional_id: TransactionalId,
-    /// The transaction version in use: from 2 on, the broker adds the partitions to the transaction.
-    pub version: TransactionVersion,
+    /// The transaction that the batches belong to, if to one: its id, and the transaction version in use. From 2 on, the
+    /// broker adds the partitions to the transaction.
+    pub transaction: Option<(TransactionalId, TransactionVersion)>,
     /// How long the leader may wait for its followers.
     pub timeout_ms: i32,
     /// The batches.
@@ -53,11 +52,11 @@ impl Call for Produce {
     }
 
     fn cap(&self) -> Cap {
-        Cap::Transaction(self.version)
+        self.transaction.as_ref().map_or(Cap::NotTransactional, |(_, version)| Cap::Transaction(*version))
     }
 
     fn floor(&self) -> i16 {
-        if self.version >= TransactionVersion::V2 { 12 } else { 3 }
+        if matches!(self.transaction, Some((_, TransactionVersion::V2))) { 12 } else { 3 }
     }
 
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
@@ -68,7 +67,7 @@ impl Call for Produce {
             version: head.version,
             correlation_id: head.correlation,
             client_id: Some(&head.client_id),
-            transactional_id: Some(self.transactional_id.as_str()),
+            transactional_id: self.transaction.as_ref().map(|(id, _)| id.as_str()),
             timeout_ms: self.timeout_ms,
         };
         frame(&head, &topics)

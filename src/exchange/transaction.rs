@@ -22,9 +22,9 @@ use crate::{
 /// Asks for an identity; fences the owner before us, and aborts what it left open.
 #[derive(Debug, Clone)]
 pub struct InitProducerId {
-    /// The transactional id.
-    pub transactional_id: TransactionalId,
-    /// `transaction.timeout.ms`.
+    /// The transactional id. Without one, any broker grants a producer id that nobody else has.
+    pub transactional_id: Option<TransactionalId>,
+    /// `transaction.timeout.ms`; it says nothing without a transactional id.
     pub timeout_ms: i32,
     /// Our own pair (KIP-360): a newer owner is then reported instead of being fenced.
     pub own: Option<Identity>,
@@ -77,7 +77,7 @@ impl Call for InitProducerId {
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
         let own = self.own.unwrap_or(Identity::new(-1, -1));
         let message = InitProducerIdRequest::default()
-            .with_transactional_id(Some(id(&self.transactional_id)))
+            .with_transactional_id(self.transactional_id.as_ref().map(id))
             .with_transaction_timeout_ms(self.timeout_ms)
             .with_producer_id(kp::ProducerId(own.producer_id.0))
             .with_producer_epoch(own.epoch.0);

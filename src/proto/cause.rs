@@ -13,8 +13,11 @@ pub enum CauseKind {
     Fenced,
     /// The broker has ended the transaction, or never knew it.
     InvalidState,
-    /// A record was not acknowledged within `delivery.timeout.ms`.
+    /// A record was not acknowledged within `delivery.timeout.ms`. In a producer without transactions: and is certainly
+    /// not stored; where that is not certain, the kind is [`OutcomeUnknown`](Self::OutcomeUnknown).
     DeliveryTimeout,
+    /// A record may be stored, or not: a try was not answered, and nobody can be asked any more.
+    OutcomeUnknown,
     /// A record is larger than the broker takes (`max.message.bytes`).
     RecordTooLarge,
     /// The broker's log lost the history of this producer, or batches arrived with a gap.
@@ -46,6 +49,7 @@ impl CauseKind {
             Self::Fenced
             | Self::InvalidState
             | Self::DeliveryTimeout
+            | Self::OutcomeUnknown
             | Self::SequenceGap
             | Self::Unreachable => true,
             Self::RecordTooLarge
@@ -96,6 +100,12 @@ impl Cause {
     #[must_use]
     pub fn is_taken(&self) -> bool {
         matches!(self.kind, CauseKind::Fenced | CauseKind::InvalidState)
+    }
+
+    /// True when the records may be stored, or not. They are doubled if they were and are written again.
+    #[must_use]
+    pub fn outcome_unknown(&self) -> bool {
+        self.kind == CauseKind::OutcomeUnknown
     }
 
     /// True when the transactional id belongs to somebody else now.

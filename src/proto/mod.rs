@@ -7,6 +7,7 @@
 )]
 
 pub mod backoff;
+mod call;
 pub mod cause;
 pub mod checkpoint;
 pub mod cluster;
@@ -15,7 +16,9 @@ pub mod connection;
 pub mod deadline;
 pub mod evidence;
 pub mod health;
+pub mod idempotent;
 pub mod initialize;
+mod leaders;
 pub mod naming;
 pub mod numbers;
 pub mod offsets;

@@ -40,6 +40,22 @@ impl Numbers {
         self.count += 1;
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The first `count` numbers, and the others.
+    #[must_use]
+    pub fn split_at(&self, count: usize) -> (Self, Self) {
+        let (mut first, mut others) = (Self::default(), Self::default());
+        for (place, number) in self.iter().enumerate() {
+            if place < count { first.push(number) } else { others.push(number) }
+        }
+        (first, others)
+    }
+
     /// The numbers, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut gaps = self.gaps.iter();
@@ -92,6 +108,12 @@ mod tests {
         for all in [&[][..], &[7], &[0, 1, 2], &[5, 132, 133, 261, 1 << 40], &[0, 127, 255, 16_639]] {
             assert_eq!(numbers(all).iter().collect::<Vec<_>>(), all);
         }
+    }
+
+    #[test]
+    fn numbers_are_split_in_order() {
+        let (first, others) = numbers(&[3, 5, 200, 201]).split_at(3);
+        assert_eq!((first, others), (numbers(&[3, 5, 200]), numbers(&[201])));
     }
 
     #[test]

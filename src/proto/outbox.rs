@@ -21,6 +21,10 @@ use crate::{
     wire::batch::increment_sequence,
 };
 
+mod gaps;
+
+pub use gaps::{Expired, Fate, Resolved, Trouble};
+
 /// The driver's name for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
@@ -51,8 +55,12 @@ pub enum BatchFact<C> {
     RetryAfterMetadata,
     /// Send it again to this broker, which is the leader now.
     RetryAt(NodeId),
-    /// Send it again after the usual wait.
+    /// It was not stored by this try: send it again after the usual wait.
     Retry,
+    /// The broker does not say whether it is stored: send it again after the usual wait.
+    MaybeStored,
+    /// It never left: send it again once the leader is known anew.
+    NotSent,
     /// Send it again soon: the broker is still busy with the last transaction's end.
     RetrySoon,
     /// Its sequence is not the next one that the broker expects.
@@ -124,6 +132,9 @@ pub enum FirstBatch {
     /// It is. A broker without transactions V2 that knows nothing of the producer takes whatever sequence comes first:
     /// if the first batch had to be sent again, it would come behind the second.
     Alone,
+    /// It is, and also the first after so long a pause: meanwhile the broker may have forgotten the producer
+    /// (`producer.id.expiration.ms`).
+    AloneAfter(Duration),
     /// It is not: the broker insists on sequence 0.
     Pipelined,
 }
@@ -171,6 +182,9 @@ struct Queue {
     soon: u32,
     /// How many may be under way until one was stored.
     first_window: usize,
+    stored_at: Moment,
+    /// The broker expects another sequence than that of the oldest batch, with none missing before it.
+    lost: bool,
 }
 
 #[derive(Debug)]
@@ -178,6 +192,12 @@ struct Sent {
     batch: Batch,
     sequence: i32,
     in_flight: bool,
+    /// A try of it may have been stored without an answer that says so, or may still be under way.
+    doubt: bool,
+    /// A later batch of the same identity is stored, so this one is, too: no broker takes a batch behind a gap.
+    implied: bool,
+    /// It was given up; only its sequence is still there.
+    gone: bool,
 }
 
 impl Outbox {
@@ -207,10 +227,9 @@ impl Outbox {
                 not_before: Moment::default(),
                 backoff: Backoff::new(limits.retry, limits.retry_max, seed),
                 soon: 0,
-                first_window: match limits.first_batch {
-                    FirstBatch::Alone => 1,
-                    FirstBatch::Pipelined => usize::MAX,
-                },
+                first_window: limits.first_batch.window(),
+                stored_at: Moment::default(),
+                lost: false,
             }
         });
         queue.queued.push_back(batch);
@@ -220,7 +239,7 @@ impl Outbox {
     /// True when every batch was stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.partitions.values().all(|q| q.queued.is_empty() && q.sent.is_empty())
+        self.partitions.values().all(|q| q.queued.is_empty() && q.sent.iter().all(|s| s.gone))
     }
 
     /// True while a Produce request is not answered.
@@ -245,6 +264,7 @@ impl Outbox {
     pub fn drain(&mut self, now: Moment, leader: impl Fn(&TopicPartition) -> Option<NodeId>) -> Vec<Produce> {
         let mut requests: BTreeMap<NodeId, (usize, Vec<Item>)> = BTreeMap::new();
         for (partition, queue) in &mut self.partitions {
+            queue.rest(now, self.limits.first_batch);
             let Some(bytes) = queue.sendable(now, self.limits.in_flight) else { continue };
             let Some(node) = leader(partition) else { continue };
             if self.per_node.get(&node).copied().unwrap_or(0) >= self.limits.in_flight {
@@ -292,15 +312,22 @@ impl Outbox {
         };
         match fact {
             BatchFact::Stored(offset) => {
-                let records = queue.sent.remove(at).map_or(0, |s| s.batch.records);
-                queue.backoff.reset();
-                queue.soon = 0;
-                queue.first_window = usize::MAX;
+                let records = queue.stored(now, at);
                 Step::Stored { partition: partition.clone(), offset, records }
             }
             BatchFact::Retry => queue.again(now, at, None, false),
-            BatchFact::RetryAfterMetadata => queue.again(now, at, None, true),
+            BatchFact::NotSent => queue.again(now, at, None, true),
+            // A leader that is none any more says the same of what it had appended and not yet answered.
+            BatchFact::RetryAfterMetadata => {
+                queue.doubt(at);
+                queue.again(now, at, None, true)
+            }
+            BatchFact::MaybeStored => {
+                queue.doubt(at);
+                queue.again(now, at, None, false)
+            }
             BatchFact::RetryAt(leader) => {
+                queue.doubt(at);
                 // At once, unless leaders go on changing, or the one that was named refuses, too.
                 let first = queue.backoff.tries() == 0;
                 if first {
@@ -345,26 +372,62 @@ impl Outbox {
     pub fn waiting(&self) -> impl Iterator<Item = &TopicPartition> {
         self.partitions
             .iter()
-            .filter(|(_, q)| !q.queued.is_empty() || q.sent.iter().any(|s| !s.in_flight))
+            .filter(|(_, q)| !q.queued.is_empty() || q.sent.iter().any(Sent::waits))
             .map(|(p, _)| p)
     }
 }
 
+impl FirstBatch {
+    /// How many batches of a partition may be under way until one was stored.
+    fn window(self) -> usize {
+        match self {
+            Self::Alone | Self::AloneAfter(_) => 1,
+            Self::Pipelined => usize::MAX,
+        }
+    }
+}
+
+impl Sent {
+    /// A batch that leaves for the first time.
+    fn leaving(batch: Batch, sequence: i32) -> Self {
+        Self { batch, sequence, in_flight: true, doubt: false, implied: false, gone: false }
+    }
+
+    /// True for what is to be sent again.
+    fn waits(&self) -> bool {
+        !self.in_flight && !self.gone
+    }
+}
+
 impl Queue {
+    /// After a long pause the broker may know nothing of the producer, as at the beginning.
+    fn rest(&mut self, now: Moment, first: FirstBatch) {
+        if let FirstBatch::AloneAfter(pause) = first {
+            if self.sent.is_empty() && now.since(self.stored_at) >= pause {
+                self.first_window = first.window();
+            }
+        }
+    }
+
     /// The size of the batch that may leave now.
     fn sendable(&self, now: Moment, window: usize) -> Option<usize> {
         if self.not_before > now {
             return None;
         }
         let flying = self.sent.iter().filter(|s| s.in_flight).count();
-        if self.sent.iter().any(|s| !s.in_flight) {
-            return self.sent.front().filter(|_| flying == 0).map(|s| s.batch.bytes);
+        if self.sent.iter().any(Sent::waits) {
+            let oldest = self.sent.iter().find(|s| !s.gone);
+            return oldest.filter(|_| flying == 0 && !self.is_broken()).map(|s| s.batch.bytes);
+        }
+        // Behind a gap nothing new is taken.
+        if self.lost || self.sent.iter().any(|s| s.gone) {
+            return None;
         }
         self.queued.front().filter(|_| flying < window.min(self.first_window)).map(|b| b.bytes)
     }
 
     fn send(&mut self, partition: &TopicPartition) -> Item {
-        let retry = self.sent.iter_mut().find(|s| !s.in_flight);
+        let retry = self.sent.iter_mut().find(|s| s.waits());
         if let Some(sent) = retry {
             sent.in_flight = true;
             if cfg!(planted_bug = "new-sequence-on-retry") {
@@ -376,8 +439,30 @@ impl Queue {
         let sequence = self.next_sequence;
         let Some(batch) = self.queued.pop_front() else { unreachable!("sendable() named a batch") };
         self.next_sequence = increment_sequence(sequence, batch.records);
-        self.sent.push_back(Sent { batch, sequence, in_flight: true });
+        self.sent.push_back(Sent::leaving(batch, sequence));
         Item { partition: partition.clone(), batch: batch.id, sequence }
+    }
+
+    /// The batch at this place is stored: so is everything before it, for no broker takes a batch behind a gap.
+    fn stored(&mut self, now: Moment, at: usize) -> i32 {
+        let records = self.sent.remove(at).map_or(0, |s| s.batch.records);
+        let mut place = 0;
+        self.sent.retain_mut(|earlier| {
+            place += 1;
+            earlier.implied |= place <= at;
+            !(earlier.gone && earlier.implied)
+        });
+        self.backoff.reset();
+        self.soon = 0;
+        self.first_window = usize::MAX;
+        self.stored_at = now;
+        records
+    }
+
+    fn doubt(&mut self, at: usize) {
+        if let Some(sent) = self.sent.get_mut(at) {
+            sent.doubt = true;
+        }
     }
 
     fn again<C>(&mut self, now: Moment, at: usize, wait: Option<Duration>, metadata: bool) -> Step<C> {

@@ -23,13 +23,15 @@
 //!   open a transaction that nobody knows.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
 use super::{
     backoff::{self, Backoff},
+    call::Call,
     cause::{Cause, CauseKind},
+    leaders::Leaders,
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
 };
 use crate::{
@@ -41,7 +43,7 @@ mod asked;
 mod interface;
 mod offsets;
 
-use asked::{Call, StartTime, Topics};
+use asked::{StartTime, Topics};
 pub use interface::{
     AbortFact, Acked, AddFact, Effect, Evidence, Finish, Goal, Input, Misuse, OffsetsFact, end_txn_version,
     end_txn_version_at,
@@ -70,8 +72,7 @@ pub struct Transaction {
     version: TransactionVersion,
     state: State,
     outbox: Outbox,
-    leaders: HashMap<TopicPartition, NodeId>,
-    finding: Call,
+    leaders: Leaders,
     members: BTreeSet<TopicPartition>,
     adding: Vec<TopicPartition>,
     to_add: BTreeSet<TopicPartition>,
@@ -98,12 +99,12 @@ impl Transaction {
     pub fn new(version: TransactionVersion, limits: Limits, seed: u64) -> Self {
         let backoff = Backoff::new(Duration::from_millis(20), limits.retry_max, seed);
         let offsets = Offsets::new(limits.retry_max, seed);
+        let leaders = Leaders::new(limits.retry_max, seed);
         Self {
             version,
             state: State::Open,
             outbox: Outbox::new(limits, seed),
-            leaders: HashMap::new(),
-            finding: Call::Idle,
+            leaders,
             members: BTreeSet::new(),
             adding: Vec::new(),
             to_add: BTreeSet::new(),
@@ -159,9 +160,9 @@ impl Transaction {
             Input::OffsetsCommitted(fact) => self.offsets_committed(now, fact),
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
-            Input::Leaders(leaders) => self.learn_leaders(now, leaders),
+            Input::Leaders(leaders) => self.leaders.found(now, leaders),
             Input::TopicReplaced(cause) => {
-                self.finding = Call::Idle;
+                self.leaders.not_found();
                 self.fail(cause);
             }
             Input::TopicsChecked => self.topics = Topics::Checked,
@@ -180,16 +181,12 @@ impl Transaction {
     /// When [`Input::Tick`] is due, if at all.
     #[must_use]
     pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
-        let wait = |call| match call {
-            Call::Wait(until) => Some(until),
-            Call::Idle | Call::Asked => None,
-        };
         // A batch that can't leave any more has no deadline either: it would be over for ever.
         let outbox = self.outbox.next_deadline(now).filter(|_| self.sends());
         let offsets = self.offsets.next_deadline().filter(|_| self.sends());
         let adds = self.sends() && self.call == Call::Idle && !self.to_add.is_empty();
         let adds = adds.then_some(self.add_at);
-        [wait(self.call), wait(self.finding), adds, outbox, offsets, self.abort_until]
+        [self.call.deadline(), self.leaders.deadline(), adds, outbox, offsets, self.abort_until]
             .into_iter()
             .flatten()
             .min()
@@ -237,7 +234,7 @@ impl Transaction {
         }
         // Later ones know no better than this transaction, which may have met a refusal.
         if let Some(node) = leader.filter(|_| !self.evidence.partitions.contains_key(&partition)) {
-            self.leaders.insert(partition.clone(), node);
+            self.leaders.learn(partition.clone(), node);
         }
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
         self.outbox.push(partition, batch);
@@ -341,10 +338,10 @@ impl Transaction {
             }
             Step::Again { metadata } => {
                 if metadata {
-                    self.leaders.remove(partition);
+                    self.leaders.forget(partition);
                 }
             }
-            Step::Moved(leader) => _ = self.leaders.insert(partition.clone(), leader),
+            Step::Moved(leader) => self.leaders.learn(partition.clone(), leader),
             Step::Refused { partition, cause } if cause.is_fenced() => {
                 self.effects.push_back(Effect::Discarded(vec![batch]));
                 self.fenced(cause.on(partition));
@@ -356,17 +353,6 @@ impl Transaction {
             }
             Step::Unknown => {}
         }
-    }
-
-    fn learn_leaders(&mut self, now: Moment, leaders: Vec<(TopicPartition, Option<NodeId>)>) {
-        let mut missing = false;
-        for (partition, leader) in leaders {
-            match leader {
-                Some(node) => _ = self.leaders.insert(partition, node),
-                None => missing = true,
-            }
-        }
-        self.finding = if missing { Call::Wait(now.after(self.backoff.next_wait())) } else { Call::Idle };
     }
 
     fn aborted(&mut self, now: Moment, fact: AbortFact) {
@@ -382,11 +368,9 @@ impl Transaction {
     }
 
     fn advance(&mut self, now: Moment) {
-        for call in [&mut self.call, &mut self.finding, &mut self.offsets.call] {
-            if matches!(*call, Call::Wait(until) if until <= now) {
-                *call = Call::Idle;
-            }
-        }
+        self.call.wake(now);
+        self.offsets.call.wake(now);
+        self.leaders.wake(now);
         match self.state.clone() {
             State::Open => self.send(now),
             State::Draining(Goal::Abort) | State::Ending => self.abort(now),
@@ -420,27 +404,15 @@ impl Transaction {
         let implicit = self.version >= TransactionVersion::V2;
         let requests = self.outbox.drain(now, |partition| {
             let member = implicit || members.contains(partition);
-            leaders.get(partition).copied().filter(|_| member)
+            leaders.of(partition).filter(|_| member)
         });
         self.reached |= !requests.is_empty();
         self.effects.extend(requests.into_iter().map(Effect::Produce));
-        self.find_leaders();
+        self.effects.extend(self.leaders.ask(self.outbox.waiting()).map(Effect::FindLeaders));
         self.describe_early();
         if self.flushes > 0 && self.outbox.is_empty() {
             self.effects.extend((0..self.flushes).map(|_| Effect::Flushed));
             self.flushes = 0;
-        }
-    }
-
-    fn find_leaders(&mut self) {
-        if self.finding != Call::Idle {
-            return;
-        }
-        let unknown: Vec<_> =
-            self.outbox.waiting().filter(|p| !self.leaders.contains_key(p)).cloned().collect();
-        if !unknown.is_empty() {
-            self.finding = Call::Asked;
-            self.effects.push_back(Effect::FindLeaders(unknown));
         }
     }
 

@@ -1,10 +1,10 @@
-//! Our client, records and whole transactions.
+//! Our client, records without transactions and whole transactions.
 
 use std::time::Instant;
 
 use anyhow::Result;
 use kafka_2pc::{
-    client::{Client, ClientConfig, ProducerBuilder, Topic, Transaction},
+    client::{Client, ClientConfig, Producer, ProducerBuilder, Topic, Transaction},
     ids::TransactionalId,
     record::{Compression, RecordRef},
 };
@@ -27,10 +27,6 @@ impl<'a> Ours<'a> {
 
     pub(crate) fn builder(&self, id: impl Into<String>) -> ProducerBuilder {
         let job = self.job;
-        let compression = match job.codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
-        };
         self.client
             .transactional_producer(TransactionalId::new(id.into()))
             .batch_size(job.batch_bytes)
@@ -38,7 +34,29 @@ impl<'a> Ours<'a> {
             .buffer_memory(job.buffer_bytes)
             .max_request_size(job.request_bytes())
             .max_in_flight(job.in_flight)
-            .compression(compression)
+            .compression(compression(job))
+    }
+
+    /// A producer without transactions.
+    fn producer(&self) -> Producer {
+        let job = self.job;
+        self.client
+            .idempotent_producer()
+            .batch_size(job.batch_bytes)
+            .linger(job.linger)
+            .buffer_memory(job.buffer_bytes)
+            .max_request_size(job.request_bytes())
+            .max_in_flight(job.in_flight)
+            .compression(compression(job))
+            .start()
+    }
+
+    /// Writes this many records without a transaction, and waits until they are acknowledged.
+    async fn produce(&self, producer: &Producer, records: u64) -> Result<()> {
+        for (n, value) in (0..records).zip(self.values.iter().cycle()) {
+            producer.send(&self.topic, Some(self.job.partition(n)), RecordRef::value(value)).await?;
+        }
+        Ok(producer.flush().await?)
     }
 
     /// Writes this many records.
@@ -54,17 +72,22 @@ pub(crate) fn own_id(number: u64) -> String {
     format!("bench-{}-{number}", std::process::id())
 }
 
-/// One long transaction: what its begin and its commit cost is not counted.
+fn compression(job: &Job) -> Compression {
+    match job.codec {
+        Codec::None => Compression::None,
+        Codec::Lz4 => Compression::Lz4,
+    }
+}
+
+/// Without transactions, as the others.
 pub(crate) async fn produce(job: &Job) -> Result<Outcome> {
     let ours = Ours::connect(job).await?;
-    let mut transaction = ours.builder(own_id(0)).init().await?.begin();
-    ours.write(&mut transaction, job.partitions.unsigned_abs().into()).await?;
-    transaction.flush().await?;
+    let producer = ours.producer();
+    ours.produce(&producer, job.partitions.unsigned_abs().into()).await?;
     let watch = Stopwatch::start();
-    ours.write(&mut transaction, job.records).await?;
-    transaction.flush().await?;
+    ours.produce(&producer, job.records).await?;
     let outcome = watch.stop().records(job.records);
-    transaction.commit().await?;
+    producer.close().await?;
     Ok(outcome)
 }
 

@@ -1,6 +1,6 @@
 //! E1 to E3: instructions of the codec, counted by callgrind, with processor time beside them.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use kafka_2pc_benches::codec::Task;
@@ -80,10 +80,15 @@ fn callgrind(task: Task, bytes: usize, programs: &Programs, times: u32) -> Resul
         .args([task.to_string(), bytes.to_string(), times.to_string()])
         .output()
         .context("valgrind, which counts instructions, is not installed")?;
+    Ok((counted(&output)?, printed(&String::from_utf8_lossy(&output.stdout))?.0))
+}
+
+/// What callgrind has counted of a program.
+pub(crate) fn counted(output: &Output) -> Result<f64> {
+    ensure!(output.status.success(), "under callgrind: {}", output.status);
     let told = String::from_utf8_lossy(&output.stderr);
     let collected = told.lines().find_map(|line| line.split("Collected :").nth(1));
-    let collected = collected.context("callgrind counted nothing")?.trim().parse()?;
-    Ok((collected, printed(&String::from_utf8_lossy(&output.stdout))?.0))
+    Ok(collected.context("callgrind counted nothing")?.trim().parse()?)
 }
 
 fn nanoseconds(task: Task, bytes: usize, programs: &Programs, times: u32) -> Result<f64> {

@@ -9,6 +9,7 @@
 
 mod instructions;
 mod options;
+mod overhead;
 mod plot;
 mod real;
 mod report;
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 use options::{Options, USAGE};
 use report::Row;
-use rows::{NOT_YET, SPECS, Spec};
+use rows::{SPECS, Spec};
 use run::{Measured, Programs, Runs};
 
 fn main() -> ExitCode {
@@ -55,9 +56,7 @@ fn table(options: &Options) -> Result<()> {
     settings(options);
     let mut rows = null_rows(options, &programs);
     rows.extend(instructions::rows(&programs, options));
-    for (id, reason) in NOT_YET.iter().filter(|(id, _)| options.wants(id)) {
-        rows.push(Row::missing(id, String::new(), (*reason).to_owned()));
-    }
+    rows.extend(overhead::rows(&programs, options));
     rows.extend(real::rows(options, &programs));
     println!("\n{:<3} {:<52} {:>9} {:>17}   {:<14}", "", "", "median", "min..max", "must (stretch)");
     for row in &rows {
@@ -89,7 +88,7 @@ fn settings(options: &Options) {
         "{} rounds, order rotated; {}\n\
          all: acks=all, idempotent (rskafka is not), batch.size {}, linger.ms {}, buffer.memory {} MiB, \
          max.in.flight {}, async clients on the {} runtime\n\
-         ours writes one long transaction; BaseProducer, 1 MB has batch.size 1000000; librdkafka's transactions have \
+         BaseProducer, 1 MB has batch.size 1000000; librdkafka's transactions have \
          linger.ms 0; the broker is in this process",
         options.rounds,
         machine(),

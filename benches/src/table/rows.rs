@@ -191,10 +191,6 @@ pub(crate) const SPECS: &[Spec] = {
     ]
 };
 
-/// Rows that nothing can measure yet, with the reason.
-pub(crate) const NOT_YET: &[(&str, &str)] =
-    &[("T8", "needs an idempotent producer without transactions, which the public client does not have")];
-
 impl Spec {
     /// What it says, in words.
     pub(crate) fn text(&self) -> String {

@@ -1,7 +1,8 @@
-//! The launcher, the foreign clients, and the embedded broker's own tests, on real Apache Kafka.
+//! The launcher, the foreign clients, the producer, and the embedded broker's own tests, on real Apache Kafka.
 
 mod foreign;
 mod launcher;
+mod producer;
 mod semantics;
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     let mut cases = launcher::cases();
     cases.extend(foreign::cases());
     cases.extend(semantics::cases());
+    cases.extend(producer::cases());
     harness::main(cases)
 }
 

@@ -37,7 +37,7 @@ pub use offsets::{
     AddOffsetsVerdict, OffsetFetchVerdict, TxnOffsetCommitVerdict, add_offsets, offset_fetch,
     txn_offset_commit,
 };
-pub use produce::{ProduceVerdict, produce};
+pub use produce::{IdempotentVerdict, ProduceVerdict, produce, produce_idempotent};
 pub use transaction::{
     AddPartitionVerdict, EndTxnVerdict, FindCoordinatorVerdict, InitProducerIdVerdict, ResumeVerdict,
     add_partition, end_txn, end_txn_on_resume, find_coordinator, init_producer_id, no_coordinator,

@@ -1,4 +1,4 @@
-//! Produce, per partition, inside a transaction.
+//! Produce, per partition, inside a transaction and without one.
 
 use super::ErrorCode;
 
@@ -73,5 +73,66 @@ pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
         bad_position!() | session_lost!() | bad_settings!() => V::Abortable,
         E::InvalidTransactionTimeout | E::TransactionCoordinatorFenced => V::Abortable,
         E::OperationNotAttempted | E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Abortable,
+    }
+}
+
+/// What a Produce answer means for one batch of an idempotent producer without transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdempotentVerdict {
+    /// Stored; the answer carries its base offset.
+    Acked,
+    /// Stored before; the offset is not told.
+    Duplicate,
+    /// Find the leader again, then resend the identical bytes. It may be stored: a leader that ceases to be one says the
+    /// same of what it has appended already.
+    RetryAfterMetadata,
+    /// Not stored: resend the identical bytes after a back-off.
+    Retry,
+    /// It may be stored: resend the identical bytes, the sequence number tells the broker.
+    MaybeStored,
+    /// A gap before this batch, or a producer of which the broker knows nothing.
+    OutOfOrder,
+    /// The batch is too large: split it if it holds several records.
+    TooLarge,
+    /// The broker refuses these records for what they are.
+    Rejected,
+    /// The broker takes nothing like this into this topic, whatever the records hold.
+    Unacceptable,
+    /// A right is missing.
+    Denied,
+    /// The producer id has a transaction open, which belongs to nobody that we know.
+    InvalidState,
+    /// The broker knows a newer epoch, or nothing of the producer id: go on under another one.
+    IdentityGone,
+    /// The request can never be answered better.
+    Fatal,
+    /// Whether it was stored is not said.
+    Unclear,
+}
+
+/// The consequence of `code` in an answer to a Produce without a transactional id, of any version.
+#[must_use]
+pub fn produce_idempotent(code: ErrorCode) -> IdempotentVerdict {
+    use ErrorCode as E;
+    use IdempotentVerdict as V;
+    match code {
+        E::None => V::Acked,
+        E::DuplicateSequenceNumber => V::Duplicate,
+        stale_leader!() | topic_unknown!() => V::RetryAfterMetadata,
+        busy!() | E::CorruptMessage => V::Retry,
+        coordinator_moved!() | E::CoordinatorLoadInProgress | E::ConcurrentTransactions => V::Retry,
+        perhaps_done!() => V::MaybeStored,
+        E::OutOfOrderSequenceNumber | E::UnknownProducerId => V::OutOfOrder,
+        E::MessageTooLarge => V::TooLarge,
+        bad_records!() => V::Rejected,
+        bad_format!() | E::InvalidTopicException => V::Unacceptable,
+        denied!() => V::Denied,
+        E::InvalidTxnState | E::TransactionAbortable => V::InvalidState,
+        epoch_fenced!() | E::InvalidProducerIdMapping => V::IdentityGone,
+        E::UnsupportedVersion | E::InvalidRequest => V::Fatal,
+        E::UnknownServerError | E::Unknown(_) | foreign!() | E::RebootstrapRequired => V::Unclear,
+        bad_position!() | session_lost!() | bad_settings!() => V::Unclear,
+        E::InvalidTransactionTimeout | E::TransactionCoordinatorFenced => V::Unclear,
+        E::OperationNotAttempted | E::TransactionalIdNotFound | E::InvalidRegularExpression => V::Unclear,
     }
 }

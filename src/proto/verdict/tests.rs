@@ -24,6 +24,7 @@ fn row(code: E) -> String {
         format!("{:?}", txn_offset_commit(4, code)),
         format!("{:?}", txn_offset_commit(5, code)),
         format!("{:?}", offset_fetch(8, code)),
+        format!("{:?}", produce_idempotent(code)),
     ];
     format!("{} {}: {}", code.code(), code.name(), cells.join(" "))
 }
@@ -31,7 +32,8 @@ fn row(code: E) -> String {
 fn rows() -> String {
     let head = "code: produce-11 produce-12 find-coordinator init-producer-id add-partition end-txn end-txn-resumed \
                 describe-transactions list-transactions describe-producers write-marker fetch list-offsets metadata \
-                create-topic add-offsets txn-offset-commit-4 txn-offset-commit-5 offset-fetch";
+                create-topic add-offsets txn-offset-commit-4 txn-offset-commit-5 offset-fetch \
+                produce-idempotent";
     let codes = E::NAMED.iter().copied().chain([E::Unknown(999)]);
     [head.to_owned()].into_iter().chain(codes.map(row)).collect::<Vec<_>>().join("\n") + "\n"
 }
@@ -51,6 +53,7 @@ fn only_none_decides() {
         assert_eq!(end_txn(5, code) == EndTxnVerdict::Done, code == E::None, "{code}");
         assert_eq!(end_txn_on_resume(4, code) == ResumeVerdict::Decided, code == E::None, "{code}");
         assert_eq!(produce(12, code) == ProduceVerdict::Acked, code == E::None, "{code}");
+        assert_eq!(produce_idempotent(code) == IdempotentVerdict::Acked, code == E::None, "{code}");
         assert_eq!(write_marker(2, code) == WriteMarkerVerdict::Written, code == E::None, "{code}");
         assert_eq!(add_offsets(3, code) == AddOffsetsVerdict::Added, code == E::None, "{code}");
         assert_eq!(txn_offset_commit(5, code) == TxnOffsetCommitVerdict::Stored, code == E::None, "{code}");

@@ -31,6 +31,7 @@ mod header;
 mod reader;
 mod records;
 mod sealed;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,7 @@ pub use header::{BatchHeader, TimestampType};
 pub use reader::{Batch, Batches, Behind, RecompressError, Tail};
 pub use records::{HeaderViews, MAX_HEADERS, RecordView, Records};
 pub use sealed::{SealedBatch, Stamp, increment_sequence};
+pub use split::SplitError;
 
 /// The records of a batch whose header names this codec, in at most `limit` bytes: what [`Batch::records_within`] reads.
 ///

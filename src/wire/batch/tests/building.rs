@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use super::{Sample, any_samples, batch_of, seal};
 use crate::{
     ids::Identity,
-    record::{Compression, HeaderRef, RecordRef},
+    record::{Compression, CompressionLevels, HeaderRef, RecordRef},
     wire::batch::{
-        BatchBuilder, BatchFull, ControlMarker, ControlType, HEADER_BYTES, SealError, SealedBatch, Stamp,
-        control_batch, recycle,
+        Batch, BatchBuilder, BatchFull, ControlMarker, ControlType, HEADER_BYTES, SealError, SealedBatch,
+        SplitError, Stamp, control_batch, recycle,
     },
 };
 
@@ -158,4 +158,25 @@ proptest! {
             prop_assert_eq!(read, sample);
         }
     }
+}
+
+#[test]
+fn a_split_batch_keeps_its_records_their_times_and_its_codec() {
+    for codec in Compression::ALL.into_iter().filter(|codec| codec.is_built()) {
+        let mut samples: Vec<_> = (0..7u8).map(|n| Sample::value(&format!("value {n}"))).collect();
+        samples[3].timestamp = 7;
+        samples[3].headers = vec![(b"k".to_vec(), None), (b"k".to_vec(), Some(b"v".to_vec()))];
+        let whole = Batch::produced(seal(&samples, codec).freeze()).unwrap();
+        let (first, second) = whole.split(CompressionLevels::default()).unwrap();
+        assert_eq!((first.count(), second.count()), (3, 4));
+        let records = |batch: Bytes| Batch::produced(batch).unwrap().records().unwrap().map(Result::unwrap);
+        let whole_records: Vec<_> = whole.records().unwrap().map(Result::unwrap).collect();
+        let parts = records(first.freeze()).chain(records(second.freeze()).map(|mut record| {
+            record.offset += 3;
+            record
+        }));
+        assert_eq!(parts.collect::<Vec<_>>(), whole_records, "{codec}");
+    }
+    let one = Batch::produced(seal(&[Sample::value("alone")], Compression::None).freeze()).unwrap();
+    assert_eq!(one.split(CompressionLevels::default()).unwrap_err(), SplitError::OneRecord);
 }

@@ -105,8 +105,7 @@ pub(super) async fn e18(_: &Bench) -> Shown {
         (12, TransactionVersion::V2),
     ] {
         let produce = Produce {
-            transactional_id: TransactionalId::new("e18"),
-            version: level,
+            transaction: Some((TransactionalId::new("e18"), level)),
             timeout_ms: 1000,
             parts: Vec::new(),
         };
