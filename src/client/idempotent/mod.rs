@@ -71,7 +71,7 @@ pub struct IdempotentBuilder {
 /// // A borrowed record is copied into its batch, and nothing is waited for unless memory is full.
 /// producer.send(&topic, None, RecordRef::value(b"4 planes").with_key(b"LEZL")).await?;
 /// // One whose offset is wanted.
-/// let delivery = producer.send_tracked(&topic, Some(0), RecordRef::value(b"5 planes")).await?;
+/// let delivery = producer.send_tracked(&topic, Some(2), RecordRef::value(b"5 planes")).await?;
 /// producer.flush().await?;
 /// assert_eq!(delivery.stored().await?, Some(0));
 /// producer.close().await?;
