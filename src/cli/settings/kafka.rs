@@ -154,7 +154,7 @@ pub(super) const PROPERTIES: &[Property] = &[
     Property::new(
         Owner::Ours,
         "commit.connections",
-        ("4", "connections to each coordinator over which commits are spread"),
+        ("8", "connections to each coordinator over which commits are spread"),
         |c, v| number(v, 1, u32::from(u16::MAX)).map(|n| c.sink.commit_connections = n as u16),
     ),
     Property::new(
