@@ -106,3 +106,62 @@ fn the_partitioner_is_asked_where_no_partition_is_named() {
     let refused = records.append(&topic, None, &record).unwrap_err();
     assert!(matches!(refused, TrySendError::Record(SendError::NoSuchPartition { partition: 12, .. })));
 }
+
+#[test]
+fn rev_what_is_open_is_counted_however_many_batches_were_closed() {
+    let topic = Topic::sample("t", 2);
+    let mut records = accumulator(Settings { batch_bytes: 4096, linger: HOUR, ..Settings::default() });
+    records.append(&topic, Some(1), &RecordRef::value(&[7; 3000])).unwrap();
+    for _ in 0..300 {
+        records.append(&topic, Some(0), &RecordRef::value(&[7; 1024])).unwrap();
+        for sealed in records.closed().unwrap_or_default() {
+            records.link.free(sealed.batch.len());
+        }
+    }
+    let open = |n: usize| records.topics[0].partitions[n].open.as_ref().map_or(0, |o| o.builder.len_bytes());
+    assert!(records.open_bytes >= open(0) + open(1) - 122, "{} {} {}", records.open_bytes, open(0), open(1));
+}
+
+#[test]
+fn rev_the_memory_is_bounded() {
+    let topic = Topic::sample("t", 64);
+    let settings = Settings { batch_bytes: 4096, buffer_bytes: 64 << 10, linger: HOUR, ..Settings::default() };
+    let mut records = accumulator(settings);
+    let mut most = 0;
+    for lane in 1..64 {
+        // One partition gets and stores batch after batch while others get little.
+        _ = records.append(&topic, Some(lane), &RecordRef::value(&[7; 3000]));
+        for _ in 0..200 {
+            _ = records.append(&topic, Some(0), &RecordRef::value(&[7; 1024]));
+            let open = |lane: &Lane| lane.open.as_ref().map_or(0, |o| o.builder.len_bytes());
+            let held = records.topics[0].partitions.iter().map(open).sum::<usize>() + records.link.unacked();
+            most = most.max(held);
+            for sealed in records.closed().unwrap_or_default() {
+                records.link.free(sealed.batch.len());
+            }
+        }
+    }
+    assert!(most <= (64 << 10) + 64 * 61, "{most} bytes are held where {} may be", 64 << 10);
+}
+
+#[test]
+fn rev_the_partitioner_is_asked_once_for_each_record() {
+    use std::sync::atomic::AtomicU32;
+    let topic = Topic::sample("t", 2);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counts = Arc::clone(&asked);
+    let turns = Partitioner::custom(move |_: &Topic, _: &RecordRef<'_>| Some((counts.fetch_add(1, Ordering::Relaxed) % 2) as i32));
+    let mut records = accumulator(Settings { partitioner: turns, buffer_bytes: 1500, linger: HOUR, ..Settings::default() });
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        // As `send` does: again as soon as memory is free.
+        loop {
+            match records.append(&topic, None, &RecordRef::value(&[7; 1024])) {
+                Ok(place) => break taken.push(place.partition),
+                Err(TrySendError::Full) => records.closed().unwrap_or_default().iter().for_each(|s| records.link.free(s.batch.len())),
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+    assert_eq!((asked.load(Ordering::Relaxed), taken), (6, vec![0, 1, 0, 1, 0, 1]));
+}

@@ -270,3 +270,61 @@ impl std::fmt::Debug for Producer {
         f.debug_struct("Producer").field("config", config).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod rev_tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::{client::ClientConfig, net::TcpConnector};
+
+    fn builder() -> IdempotentBuilder {
+        let router = Router::new(ClientConfig::new("localhost:1").unwrap(), Arc::new(TcpConnector));
+        IdempotentBuilder::new(Arc::new(router))
+    }
+
+    #[test]
+    fn rev_a_batch_lingers_no_longer_because_another_partition_waits_for_its_turn() {
+        let topic = Topic::sample("t", 2);
+        let builder = builder().linger(Duration::ZERO);
+        let shared = Shared::new(builder.router, builder.config);
+        let put = |partition| {
+            let mut desk = shared.desk();
+            desk.accumulator.append(&topic, Some(partition), &RecordRef::value(b"v")).unwrap();
+            shared.left_on(&mut desk);
+        };
+        let is_woken = || shared.wake.notified().now_or_never().is_some();
+        put(0);
+        assert!(is_woken());
+        // It is closed and waits for its turn.
+        let first = shared.take();
+        assert_eq!(first.batches.len(), 1);
+        assert_eq!(shared.lingers_until(), None);
+        put(0);
+        assert!(is_woken());
+        assert_eq!(shared.take().batches.len(), 0);
+        assert_eq!(shared.lingers_until(), None, "behind the one that waits");
+        // The other partition could leave at once.
+        put(1);
+        assert!(is_woken(), "nobody comes for it");
+    }
+
+    #[test]
+    fn rev_what_was_open_when_the_runtime_ended_is_told() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let topic = Topic::sample("t", 1);
+        let first = runtime();
+        let (producer, delivery) = first.block_on(async {
+            let producer = builder().linger(Duration::from_secs(3600)).start();
+            let delivery = producer.try_send_tracked(&topic, Some(0), RecordRef::value(b"v")).unwrap();
+            (producer, delivery)
+        });
+        drop(first);
+        let second = runtime();
+        let flushed = second.block_on(producer.flush());
+        let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(3), delivery.stored()).await });
+        assert!(flushed.is_err() && told.is_ok(), "{flushed:?} {told:?}");
+    }
+}

@@ -450,3 +450,16 @@ fn after_a_long_pause_a_batch_leaves_alone() {
     b.answer(1, stored(10));
     assert_eq!(b.under_way(), [2]);
 }
+
+/// A log that was created anew takes any first sequence: what was refused before it was there is not in it.
+#[test]
+fn rev_what_every_try_refused_is_not_told_to_be_stored() {
+    let mut bench = Bench::flying(&[1, 2]);
+    bench.answer(1, ProduceFact::Plain(BatchFact::Retry));
+    bench.answer(2, stored(0));
+    bench.wait(SECOND);
+    assert_eq!(bench.under_way(), [1]);
+    bench.answer(1, ProduceFact::Plain(BatchFact::OutOfOrder));
+    let of_1 = |e: &&Effect| matches!(e, Effect::Stored { batch: BatchId(1), .. });
+    assert_eq!(bench.told.iter().find(of_1), None);
+}

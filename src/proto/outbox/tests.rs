@@ -165,3 +165,28 @@ fn a_first_batch_that_leaves_alone_is_waited_for() {
     assert_eq!(drain(&mut o, 0), [(2, 10)]);
     assert_eq!(drain(&mut o, 0), [(3, 20)]);
 }
+
+#[test]
+fn rev_no_partition_waits_for_ever_behind_busier_ones_of_its_leader() {
+    let limits = Limits { in_flight: 1, request_bytes: 200, ..outbox().limits };
+    let mut o = Outbox::new(limits, 1);
+    let mut next = 100;
+    o.push(p(2), batch(1, 1));
+    for _ in 0..100 {
+        for partition in 0..2 {
+            o.push(p(partition), batch(next, 1));
+            next += 1;
+        }
+        let requests = o.drain(Moment(0), |_| Some(NODE));
+        for r in &requests {
+            o.close(r.request);
+            for item in &r.items {
+                if item.batch == BatchId(1) {
+                    return;
+                }
+                o.learn::<()>(Moment(0), &item.partition, item.batch, BatchFact::Stored(None));
+            }
+        }
+    }
+    panic!("the third partition never had a turn");
+}

@@ -401,3 +401,17 @@ fn a_topic_that_was_replaced_is_never_prepared() {
     let cause = Cause::new(CauseKind::UnknownTopic, "created anew");
     assert_eq!(rig.feed(Input::TopicReplaced(cause.clone())), [Effect::Failed(cause)]);
 }
+
+#[test]
+fn rev_what_came_together_is_pipelined() {
+    let mut rig = Rig::new(TransactionVersion::V2);
+    for id in 1..=5 {
+        let deadline = rig.now.after(Duration::from_secs(120));
+        let batch = Batch { id: BatchId(id), records: 10, bytes: 100, deadline };
+        rig.t.accept(rig.now, Input::Batch { partition: p(0), batch, leader: Some(NODE) }).unwrap();
+    }
+    rig.t.accept(rig.now, Input::Flush).unwrap();
+    let effects = rig.feed(Input::Tick);
+    let sent = effects.iter().filter(|e| matches!(e, Effect::Produce(_))).count();
+    assert_eq!(sent, 5, "there is room for five in flight, and nothing more will come");
+}
