@@ -168,8 +168,13 @@ pub struct Outbox {
     requests: HashMap<RequestId, (NodeId, Vec<(TopicPartition, BatchId)>)>,
     per_node: HashMap<NodeId, usize>,
     next_request: u64,
+    /// Where a request was full: the first partition that it had no room for, with which the next one begins.
+    left_out: HashMap<NodeId, TopicPartition>,
     seed: u64,
 }
+
+/// Requests that are being filled: how many bytes, and what.
+type Filling = BTreeMap<NodeId, (usize, Vec<Item>)>;
 
 #[derive(Debug)]
 struct Queue {
@@ -194,8 +199,9 @@ struct Sent {
     in_flight: bool,
     /// A try of it may have been stored without an answer that says so, or may still be under way.
     doubt: bool,
-    /// A later batch of the same identity is stored, so this one is, too: no broker takes a batch behind a gap.
-    implied: bool,
+    /// A later batch of the same identity is stored. So is this one where the broker knew the producer; one that knew nothing
+    /// of it takes any sequence, and then never one before it.
+    passed: bool,
     /// It was given up; only its sequence is still there.
     gone: bool,
 }
@@ -210,6 +216,7 @@ impl Outbox {
             requests: HashMap::new(),
             per_node: HashMap::new(),
             next_request: 0,
+            left_out: HashMap::new(),
             seed,
         }
     }
@@ -260,24 +267,45 @@ impl Outbox {
     }
 
     /// The Produce requests that can leave now. `leader` tells where a partition's batches go; a partition
-    /// for which it says nothing waits.
+    /// for which it says nothing waits. Where a request has no room for all, they take turns.
     pub fn drain(&mut self, now: Moment, leader: impl Fn(&TopicPartition) -> Option<NodeId>) -> Vec<Produce> {
-        let mut requests: BTreeMap<NodeId, (usize, Vec<Item>)> = BTreeMap::new();
+        let first = std::mem::take(&mut self.left_out);
+        let mut filling = Filling::new();
+        self.fill(now, &leader, &mut filling, |node, p| first.get(&node).is_none_or(|first| p >= first));
+        if !first.is_empty() {
+            self.fill(now, &leader, &mut filling, |node, p| first.get(&node).is_some_and(|first| p < first));
+        }
+        for (node, first) in first {
+            if !filling.contains_key(&node) {
+                self.left_out.insert(node, first);
+            }
+        }
+        filling.into_iter().map(|(node, (_, items))| self.request(node, items)).collect()
+    }
+
+    /// Adds a batch of each of these partitions that may send one and for which there is room.
+    fn fill(
+        &mut self,
+        now: Moment,
+        leader: &impl Fn(&TopicPartition) -> Option<NodeId>,
+        filling: &mut Filling,
+        which: impl Fn(NodeId, &TopicPartition) -> bool,
+    ) {
         for (partition, queue) in &mut self.partitions {
             queue.rest(now, self.limits.first_batch);
             let Some(bytes) = queue.sendable(now, self.limits.in_flight) else { continue };
-            let Some(node) = leader(partition) else { continue };
+            let Some(node) = leader(partition).filter(|node| which(*node, partition)) else { continue };
             if self.per_node.get(&node).copied().unwrap_or(0) >= self.limits.in_flight {
                 continue;
             }
-            let (taken, items) = requests.entry(node).or_default();
+            let (taken, items) = filling.entry(node).or_default();
             if !items.is_empty() && *taken + bytes > self.limits.request_bytes {
+                self.left_out.entry(node).or_insert_with(|| partition.clone());
                 continue;
             }
             *taken += bytes;
             items.push(queue.send(partition));
         }
-        requests.into_iter().map(|(node, (_, items))| self.request(node, items)).collect()
     }
 
     fn request(&mut self, node: NodeId, items: Vec<Item>) -> Produce {
@@ -390,7 +418,7 @@ impl FirstBatch {
 impl Sent {
     /// A batch that leaves for the first time.
     fn leaving(batch: Batch, sequence: i32) -> Self {
-        Self { batch, sequence, in_flight: true, doubt: false, implied: false, gone: false }
+        Self { batch, sequence, in_flight: true, doubt: false, passed: false, gone: false }
     }
 
     /// True for what is to be sent again.
@@ -416,8 +444,8 @@ impl Queue {
         }
         let flying = self.sent.iter().filter(|s| s.in_flight).count();
         if self.sent.iter().any(Sent::waits) {
-            let oldest = self.sent.iter().find(|s| !s.gone);
-            return oldest.filter(|_| flying == 0 && !self.is_broken()).map(|s| s.batch.bytes);
+            let again = self.again_first().filter(|_| flying == 0);
+            return again.and_then(|at| self.sent.get(at)).map(|s| s.batch.bytes);
         }
         // Behind a gap nothing new is taken.
         if self.lost || self.sent.iter().any(|s| s.gone) {
@@ -427,8 +455,8 @@ impl Queue {
     }
 
     fn send(&mut self, partition: &TopicPartition) -> Item {
-        let retry = self.sent.iter_mut().find(|s| s.waits());
-        if let Some(sent) = retry {
+        let again = self.again_first();
+        if let Some(sent) = again.and_then(|at| self.sent.get_mut(at)) {
             sent.in_flight = true;
             if cfg!(planted_bug = "new-sequence-on-retry") {
                 sent.sequence = self.next_sequence;
@@ -443,15 +471,16 @@ impl Queue {
         Item { partition: partition.clone(), batch: batch.id, sequence }
     }
 
-    /// The batch at this place is stored: so is everything before it, for no broker takes a batch behind a gap.
+    /// The batch at this place is stored: what is before it leaves no gap any more, whatever became of it.
     fn stored(&mut self, now: Moment, at: usize) -> i32 {
         let records = self.sent.remove(at).map_or(0, |s| s.batch.records);
         let mut place = 0;
         self.sent.retain_mut(|earlier| {
             place += 1;
-            earlier.implied |= place <= at;
-            !(earlier.gone && earlier.implied)
+            earlier.passed |= place <= at;
+            !(earlier.gone && earlier.passed)
         });
+        self.lost = false;
         self.backoff.reset();
         self.soon = 0;
         self.first_window = usize::MAX;

@@ -179,7 +179,8 @@ impl Idempotent {
     fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: ProduceFact) {
         match fact {
             ProduceFact::Plain(BatchFact::OutOfOrder) => {
-                let detail = "OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that may be stored";
+                let detail =
+                    "OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that may be stored, or before one that is";
                 self.trouble(now, partition, batch, (Trouble::OutOfOrder, detail));
             }
             ProduceFact::IdentityGone(cause) => {
@@ -247,7 +248,6 @@ impl Idempotent {
     /// A batch is out of the outbox.
     fn over(&mut self, partition: &TopicPartition, batch: BatchId, fate: Fate, cause: &Cause) {
         let cause = match fate {
-            Fate::Stored => return self.stored(batch, None),
             Fate::NotStored => cause.clone(),
             Fate::Unknown => {
                 let detail = format!("{}; it may be stored all the same", cause.detail);

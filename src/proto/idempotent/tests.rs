@@ -198,21 +198,26 @@ fn a_gap_with_nothing_missing_begins_anew_with_the_next_epoch() {
     b.lose(2);
     b.answer(1, plain(BatchFact::OutOfOrder));
     b.wait(SECOND);
-    assert_eq!(b.last(), (1, pair(7, 1), 0), "and nothing of what was behind it can be stored");
+    assert_eq!(b.last(), (2, pair(7, 0), 20), "a log that knows nothing of us may have it");
+    b.answer(2, plain(BatchFact::OutOfOrder));
+    b.wait(SECOND);
+    assert_eq!(b.last(), (1, pair(7, 1), 0), "it does not");
     b.answer(1, stored(10));
     assert_eq!(b.last(), (2, pair(7, 1), 10));
 }
 
 #[test]
 fn a_gap_before_what_is_stored_is_none() {
-    let mut b = Bench::flying(&[1, 2]);
-    b.lose(1);
-    b.answer(2, stored(20));
-    b.wait(SECOND);
-    b.answer(1, plain(BatchFact::OutOfOrder));
-    assert_eq!(b.fates(), [(2, Ok(Some(20))), (1, Ok(None))]);
-    b.push(&[3]);
-    assert_eq!(b.last(), (3, pair(7, 0), 30));
+    for (known, fate) in [(true, Ok(None)), (false, Err(CauseKind::OutcomeUnknown))] {
+        let mut b = Bench::flying(&[1, 2]);
+        b.lose(1);
+        b.answer(2, stored(20));
+        b.wait(SECOND);
+        b.answer(1, plain(if known { BatchFact::Stored(None) } else { BatchFact::OutOfOrder }));
+        assert_eq!(b.fates(), [(2, Ok(Some(20))), (1, fate)]);
+        b.push(&[3]);
+        assert_eq!(b.last(), (3, pair(7, 0), 30));
+    }
 }
 
 #[test]
@@ -232,6 +237,9 @@ fn a_refused_batch_with_others_behind_it_begins_a_new_epoch_for_them() {
     b.answer(2, plain(BatchFact::OutOfOrder));
     b.lose(3);
     b.push(&[4]);
+    b.wait(SECOND);
+    assert_eq!(b.last(), (3, pair(7, 0), 30), "it may be stored");
+    b.answer(3, plain(BatchFact::OutOfOrder));
     b.wait(SECOND);
     assert_eq!(b.last(), (2, pair(7, 1), 0));
     b.answer(2, stored(10));
@@ -453,13 +461,43 @@ fn after_a_long_pause_a_batch_leaves_alone() {
 
 /// A log that was created anew takes any first sequence: what was refused before it was there is not in it.
 #[test]
-fn rev_what_every_try_refused_is_not_told_to_be_stored() {
-    let mut bench = Bench::flying(&[1, 2]);
-    bench.answer(1, ProduceFact::Plain(BatchFact::Retry));
-    bench.answer(2, stored(0));
-    bench.wait(SECOND);
-    assert_eq!(bench.under_way(), [1]);
-    bench.answer(1, ProduceFact::Plain(BatchFact::OutOfOrder));
-    let of_1 = |e: &&Effect| matches!(e, Effect::Stored { batch: BatchId(1), .. });
-    assert_eq!(bench.told.iter().find(of_1), None);
+fn what_every_try_refused_is_not_told_to_be_stored_because_a_later_one_is() {
+    let mut b = Bench::flying(&[1, 2]);
+    b.answer(1, plain(BatchFact::Retry));
+    b.answer(2, stored(0));
+    b.wait(SECOND);
+    assert_eq!(b.under_way(), [1]);
+    b.answer(1, plain(BatchFact::OutOfOrder));
+    assert_eq!(b.fates(), [(2, Ok(Some(0))), (1, Err(CauseKind::SequenceGap))]);
+    b.push(&[3]);
+    assert_eq!(b.last(), (3, pair(7, 0), 30), "and leaves no gap");
+}
+
+#[test]
+fn what_expires_behind_its_successor_is_told_as_far_as_it_is_known() {
+    for (lost, kind) in [(true, CauseKind::OutcomeUnknown), (false, CauseKind::DeliveryTimeout)] {
+        let mut b = Bench::flying(&[1, 2]);
+        if lost {
+            b.lose(1);
+        } else {
+            b.answer(1, plain(BatchFact::Retry));
+        }
+        b.now += TIMEOUT;
+        b.answer(2, stored(0));
+        assert_eq!(b.fates(), [(2, Ok(Some(0))), (1, Err(kind))]);
+        b.push(&[3]);
+        assert_eq!(b.last(), (3, pair(7, 0), 30));
+    }
+}
+
+/// The old log refused the first, the new one took the second.
+#[test]
+fn a_partition_whose_later_batch_is_stored_has_not_lost_its_history() {
+    let mut b = Bench::flying(&[1, 2]);
+    b.answer(1, plain(BatchFact::OutOfOrder));
+    b.answer(2, stored(0));
+    b.wait(SECOND);
+    assert_eq!(b.last(), (1, pair(7, 0), 10), "not behind the second under another epoch");
+    b.answer(1, plain(BatchFact::OutOfOrder));
+    assert_eq!(b.fates(), [(2, Ok(Some(0))), (1, Err(CauseKind::SequenceGap))]);
 }

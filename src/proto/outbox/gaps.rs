@@ -5,15 +5,24 @@
 //! only if it is certain that no try of it is stored or will be:
 //!
 //! ```text
-//!   sequence that is not the next one, nothing missing before it     the broker's log lost our history: nothing of this
-//!                                                                    batch, or behind it, can ever be stored
+//!   sequence that is not the next one, nothing missing before it     the broker's log lost our history: this batch can't
+//!                                                                    be stored
 //!   the batch before it is certainly not stored                      the same
 //!   the batch before it may be stored:  this one was refused by      the same: no try of it is under way
 //!                                       every try's answer
 //!                                       a try was not answered       it is sent under its own identity. Taken: so was the
 //!                                                                    one before it. Refused: nobody knows, it is given up
 //! ```
+//! Those behind it that may be stored are sent first under their own identity, one at a time. A broker that has one says so, and
+//! then nothing begins anew.
+//!
+//! A later batch that is stored is no proof of the one before it: a log that was created anew under the same name knows nothing
+//! of the producer and takes any sequence first. What was refused by every try's answer is not in it then, and is not sent
+//! behind its successor either; what was not answered may be stored, unless the broker says that it has it.
+//!
 //! A transaction has none of this: whatever is given up there is aborted with the rest.
+
+use std::time::Duration;
 
 use super::{Batch, BatchId, Outbox, Queue, SOON, Sent};
 use crate::{
@@ -24,8 +33,6 @@ use crate::{
 /// What is known of a batch that is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the log: a later one of the same identity is.
-    Stored,
     /// It is not in the log and never will be.
     NotStored,
     /// It may be in the log.
@@ -74,14 +81,18 @@ impl Outbox {
     ) -> Resolved {
         let Some((queue, at)) = self.in_flight_at(partition, batch) else { return Resolved::NotOurs };
         let Some(sent) = queue.sent.get(at) else { return Resolved::NotOurs };
-        if sent.implied {
-            queue.sent.remove(at);
-            return Resolved::Over(Fate::Stored);
+        if sent.passed {
+            return Resolved::Over(queue.give_up(at));
         }
         let earlier = queue.sent.iter().take(at);
         let (is_behind, missing) = (earlier.clone().any(|s| !s.gone), at > 0);
         let certain = !sent.doubt || earlier.clone().any(|s| s.gone && !s.doubt);
         match trouble {
+            // Nothing before it will be stored: the log says that neither is this one.
+            Trouble::OutOfOrder if is_behind && queue.is_over() => queue.clear_doubt(now, at),
+            Trouble::IdentityGone if is_behind && !certain && queue.is_over() => {
+                return Resolved::Over(queue.give_up(at));
+            }
             // What is before it decides.
             _ if is_behind => _ = queue.again::<()>(now, at, None, false),
             Trouble::OutOfOrder if !missing || certain => queue.lose(now, at),
@@ -108,7 +119,7 @@ impl Outbox {
     #[must_use]
     pub fn can_replace(&self, partition: &TopicPartition, batch: BatchId) -> bool {
         let sent = self.partitions.get(partition).and_then(|q| q.sent.iter().find(|s| s.batch.id == batch));
-        sent.is_some_and(|s| s.in_flight && !s.doubt && !s.implied && s.batch.records > 1)
+        sent.is_some_and(|s| s.in_flight && !s.doubt && !s.passed && s.batch.records > 1)
     }
 
     /// Puts others in the place of a batch, with its sequences. False if they do not hold as many records.
@@ -204,8 +215,19 @@ impl Outbox {
 }
 
 impl Queue {
-    /// Nothing of this partition can be stored under its present identity any more.
+    /// Nothing of this partition can go on under its present identity, nor may any of it be stored.
     pub(super) fn is_broken(&self) -> bool {
+        self.is_over() && self.sent.iter().all(|s| s.gone || !s.doubt)
+    }
+
+    /// What is sent again next: the oldest, or where that can't be stored the oldest that may be stored already.
+    pub(super) fn again_first(&self) -> Option<usize> {
+        let over = self.is_over();
+        self.sent.iter().position(|s| s.waits() && (s.doubt || !over))
+    }
+
+    /// The oldest batch can't be stored under its present identity.
+    fn is_over(&self) -> bool {
         let gap = self.sent.iter().take_while(|s| s.gone);
         let oldest = self.sent.iter().find(|s| !s.gone);
         let is_certain = |oldest: &Sent| !oldest.doubt || gap.clone().any(|s| !s.doubt);
@@ -214,6 +236,7 @@ impl Queue {
 
     fn lose(&mut self, now: Moment, at: usize) {
         self.lost = true;
+        self.sent[at].doubt = false;
         // Soon the first time; where that does not help, later and later.
         let first = self.backoff.tries() == 0;
         if first {
@@ -222,15 +245,20 @@ impl Queue {
         _ = self.again::<()>(now, at, first.then_some(SOON), false);
     }
 
+    fn clear_doubt(&mut self, now: Moment, at: usize) {
+        self.sent[at].doubt = false;
+        _ = self.again::<()>(now, at, Some(Duration::ZERO), false);
+    }
+
     /// The last sequence that was given is given again if its batch is certainly not stored; any other leaves a gap.
     fn give_up(&mut self, at: usize) -> Fate {
         let is_last = at + 1 == self.sent.len();
         let Some(sent) = self.sent.get_mut(at) else { return Fate::Unknown };
-        if sent.implied {
+        if sent.passed {
+            let fate = if sent.doubt { Fate::Unknown } else { Fate::NotStored };
             self.sent.remove(at);
-            return Fate::Stored;
+            return fate;
         }
-        sent.doubt &= !self.lost;
         if !sent.doubt && is_last {
             self.next_sequence = sent.sequence;
             self.sent.pop_back();

@@ -167,7 +167,7 @@ fn a_first_batch_that_leaves_alone_is_waited_for() {
 }
 
 #[test]
-fn rev_no_partition_waits_for_ever_behind_busier_ones_of_its_leader() {
+fn no_partition_waits_for_ever_behind_busier_ones_of_its_leader() {
     let limits = Limits { in_flight: 1, request_bytes: 200, ..outbox().limits };
     let mut o = Outbox::new(limits, 1);
     let mut next = 100;
