@@ -400,20 +400,27 @@ impl Transaction {
             self.effects.push_back(Effect::AddPartitions(self.adding.clone()));
         }
         self.send_offsets();
-        let (leaders, members) = (&self.leaders, &self.members);
-        let implicit = self.version >= TransactionVersion::V2;
-        let requests = self.outbox.drain(now, |partition| {
-            let member = implicit || members.contains(partition);
-            leaders.of(partition).filter(|_| member)
-        });
-        self.reached |= !requests.is_empty();
-        self.effects.extend(requests.into_iter().map(Effect::Produce));
+        while self.produce(now) {}
         self.effects.extend(self.leaders.ask(self.outbox.waiting()).map(Effect::FindLeaders));
         self.describe_early();
         if self.flushes > 0 && self.outbox.is_empty() {
             self.effects.extend((0..self.flushes).map(|_| Effect::Flushed));
             self.flushes = 0;
         }
+    }
+
+    /// One more batch of each partition that may; false if there was none.
+    fn produce(&mut self, now: Moment) -> bool {
+        let (leaders, members) = (&self.leaders, &self.members);
+        let implicit = self.version >= TransactionVersion::V2;
+        let requests = self.outbox.drain(now, |partition| {
+            let member = implicit || members.contains(partition);
+            leaders.of(partition).filter(|_| member)
+        });
+        let sent = !requests.is_empty();
+        self.reached |= sent;
+        self.effects.extend(requests.into_iter().map(Effect::Produce));
+        sent
     }
 
     /// Asks for the start time as soon as the coordinator must know the transaction, so that prepare does not

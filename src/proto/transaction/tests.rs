@@ -403,7 +403,7 @@ fn a_topic_that_was_replaced_is_never_prepared() {
 }
 
 #[test]
-fn rev_what_came_together_is_pipelined() {
+fn what_came_together_is_pipelined() {
     let mut rig = Rig::new(TransactionVersion::V2);
     for id in 1..=5 {
         let deadline = rig.now.after(Duration::from_secs(120));
