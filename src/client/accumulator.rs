@@ -163,6 +163,11 @@ struct Open {
     tracked: Option<watch::Sender<BatchState>>,
 }
 
+/// The bytes of a record's key and value.
+fn size(record: &RecordRef<'_>) -> usize {
+    record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)
+}
+
 /// How often the linger time is looked at, in records: reading the clock for each would cost more than the record.
 const LOOK_EVERY: u32 = 64;
 
@@ -197,22 +202,31 @@ impl Accumulator {
             self.close_lingering()?;
         }
         let timestamp = record.timestamp.unwrap_or_else(Clock::coarse_wall_ms);
+        // First, so that a record that must wait for memory has no partition yet, and is not asked about again.
+        let most = self.find_memory(record, timestamp)?;
         let topic = self.topic_index(topic);
-        let partition = self.choose(topic, partition, record)?;
+        let (partition, is_sticky) = self.choose(topic, partition, record)?;
         let place = Place { topic, partition };
-        self.make_room(place, record, timestamp)?;
+        self.make_room(place, record, timestamp, most)?;
         let (router, batch_bytes) = (&self.router, self.settings.batch_bytes);
-        let open = self.topics[topic].partitions[partition].open.get_or_insert_with(|| Open {
+        let OpenTopic { partitions, sticky, .. } = &mut self.topics[topic];
+        let lane = &mut partitions[partition];
+        // All of a batch counts, as it does when it is closed.
+        let before = lane.open.as_ref().map_or(0, |open| open.builder.len_bytes());
+        let open = lane.open.get_or_insert_with(|| Open {
             builder: BatchBuilder::with_buffer(router.buffers.take(batch_bytes)),
             numbers: Numbers::default(),
             since: router.clock.now(),
             tracked: None,
         });
-        let before = open.builder.len_bytes();
-        let appended = open.builder.append(record, timestamp);
-        self.open_bytes += open.builder.len_bytes() - before;
-        if let Err(e) = appended {
+        if let Err(e) = open.builder.append(record, timestamp) {
+            // It is as it was; one without a record could not be closed.
+            lane.open.take_if(|open| open.builder.is_empty());
             return Err(TrySendError::Record(SendError::Seal(e.to_string())));
+        }
+        self.open_bytes += open.builder.len_bytes() - before;
+        if is_sticky {
+            sticky.add(size(record));
         }
         // Only a new batch can be a partition's first.
         let is_first = open.builder.count() == 1;
@@ -286,22 +300,10 @@ impl Accumulator {
         oldest.map(|since| since.after(self.settings.linger))
     }
 
-    /// Closes the partition's batch if the record does not fit, and sees to the limits.
-    fn make_room(
-        &mut self,
-        place: Place,
-        record: &RecordRef<'_>,
-        timestamp: i64,
-    ) -> Result<(), TrySendError> {
-        let Settings { batch_bytes, request_bytes, buffer_bytes, .. } = self.settings;
+    /// The most bytes that the record adds to a batch, if it can be sent at all and there is memory for it.
+    fn find_memory(&mut self, record: &RecordRef<'_>, timestamp: i64) -> Result<usize, TrySendError> {
+        let Settings { request_bytes, buffer_bytes, .. } = self.settings;
         let most = fits_alone(record, timestamp, request_bytes)?;
-        if let Some(open) = &self.topics[place.topic].partitions[place.partition].open {
-            let (held, builder) = (open.builder.len_bytes(), &open.builder);
-            // What the record adds exactly costs more to know, and matters near the limit only.
-            if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
-                self.close(place)?;
-            }
-        }
         let unacked = self.link.unacked();
         let used = unacked + self.open_bytes;
         if used > 0 && used + most > buffer_bytes {
@@ -311,6 +313,25 @@ impl Accumulator {
                 self.close_all()?;
             }
             return Err(TrySendError::Full);
+        }
+        Ok(most)
+    }
+
+    /// Closes the partition's batch if the record, of at most so many bytes, does not fit.
+    fn make_room(
+        &mut self,
+        place: Place,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        most: usize,
+    ) -> Result<(), SendError> {
+        let batch_bytes = self.settings.batch_bytes;
+        if let Some(open) = &self.topics[place.topic].partitions[place.partition].open {
+            let (held, builder) = (open.builder.len_bytes(), &open.builder);
+            // What the record adds exactly costs more to know, and matters near the limit only.
+            if held + most > batch_bytes && held + builder.size_of(record, timestamp) > batch_bytes {
+                self.close(place)?;
+            }
         }
         Ok(())
     }
@@ -328,20 +349,20 @@ impl Accumulator {
         self.last_topic
     }
 
+    /// The partition, and whether it is that of the records that may go to any.
     fn choose(
         &mut self,
         at: usize,
         partition: Option<i32>,
         record: &RecordRef<'_>,
-    ) -> Result<usize, TrySendError> {
+    ) -> Result<(usize, bool), TrySendError> {
         let open = &mut self.topics[at];
         let named = partition.or_else(|| self.settings.partitioner.of(&open.topic, record));
-        let chosen = named.unwrap_or_else(|| {
-            let bytes = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-            open.sticky.next(bytes, self.settings.batch_bytes, open.topic.partitions())
-        });
+        let chosen =
+            named.unwrap_or_else(|| open.sticky.next(self.settings.batch_bytes, open.topic.partitions()));
         let index = usize::try_from(chosen).ok().filter(|index| *index < open.partitions.len());
-        index.ok_or_else(|| open.topic.lacks(chosen).into())
+        let index = index.ok_or_else(|| open.topic.lacks(chosen))?;
+        Ok((index, named.is_none()))
     }
 
     fn close_where(&mut self, which: impl Fn(&Lane) -> bool) -> Result<(), SendError> {

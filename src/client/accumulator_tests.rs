@@ -108,7 +108,7 @@ fn the_partitioner_is_asked_where_no_partition_is_named() {
 }
 
 #[test]
-fn rev_what_is_open_is_counted_however_many_batches_were_closed() {
+fn what_is_open_is_counted_however_many_batches_were_closed() {
     let topic = Topic::sample("t", 2);
     let mut records = accumulator(Settings { batch_bytes: 4096, linger: HOUR, ..Settings::default() });
     records.append(&topic, Some(1), &RecordRef::value(&[7; 3000])).unwrap();
@@ -123,9 +123,10 @@ fn rev_what_is_open_is_counted_however_many_batches_were_closed() {
 }
 
 #[test]
-fn rev_the_memory_is_bounded() {
+fn the_memory_is_bounded() {
     let topic = Topic::sample("t", 64);
-    let settings = Settings { batch_bytes: 4096, buffer_bytes: 64 << 10, linger: HOUR, ..Settings::default() };
+    let settings =
+        Settings { batch_bytes: 4096, buffer_bytes: 64 << 10, linger: HOUR, ..Settings::default() };
     let mut records = accumulator(settings);
     let mut most = 0;
     for lane in 1..64 {
@@ -145,23 +146,49 @@ fn rev_the_memory_is_bounded() {
 }
 
 #[test]
-fn rev_the_partitioner_is_asked_once_for_each_record() {
+fn the_partitioner_is_asked_once_for_each_record() {
     use std::sync::atomic::AtomicU32;
     let topic = Topic::sample("t", 2);
     let asked = Arc::new(AtomicU32::new(0));
     let counts = Arc::clone(&asked);
-    let turns = Partitioner::custom(move |_: &Topic, _: &RecordRef<'_>| Some((counts.fetch_add(1, Ordering::Relaxed) % 2) as i32));
-    let mut records = accumulator(Settings { partitioner: turns, buffer_bytes: 1500, linger: HOUR, ..Settings::default() });
+    let turns = Partitioner::custom(move |_: &Topic, _: &RecordRef<'_>| {
+        Some((counts.fetch_add(1, Ordering::Relaxed) % 2) as i32)
+    });
+    let mut records =
+        accumulator(Settings { partitioner: turns, buffer_bytes: 1500, linger: HOUR, ..Settings::default() });
     let mut taken = Vec::new();
     for _ in 0..6 {
         // As `send` does: again as soon as memory is free.
         loop {
             match records.append(&topic, None, &RecordRef::value(&[7; 1024])) {
                 Ok(place) => break taken.push(place.partition),
-                Err(TrySendError::Full) => records.closed().unwrap_or_default().iter().for_each(|s| records.link.free(s.batch.len())),
+                Err(TrySendError::Full) => {
+                    records.closed().unwrap_or_default().iter().for_each(|s| records.link.free(s.batch.len()))
+                }
                 Err(e) => panic!("{e}"),
             }
         }
     }
     assert_eq!((asked.load(Ordering::Relaxed), taken), (6, vec![0, 1, 0, 1, 0, 1]));
+}
+
+#[test]
+fn a_record_that_no_batch_takes_leaves_nothing_behind() {
+    use crate::record::HeaderRef;
+    let topic = Topic::sample("t", 1);
+    let no_bound =
+        Settings { request_bytes: usize::MAX, batch_bytes: usize::MAX, linger: HOUR, ..Settings::default() };
+    let mut records = accumulator(no_bound);
+    // 2 GiB, by one MiB that stands there again and again.
+    let mib = vec![7; MIB];
+    let headers = vec![HeaderRef { key: b"", value: Some(&mib) }; 2048];
+    let huge = RecordRef { headers: &headers, ..RecordRef::value(b"v") };
+    let refused = records.append(&topic, None, &huge).unwrap_err();
+    assert!(matches!(refused, TrySendError::Record(SendError::Seal(_))), "{refused}");
+    assert_eq!((records.is_open(), records.lingers_until()), (false, None));
+    records.close_all().unwrap();
+    records.append(&topic, None, &RecordRef::value(b"v")).unwrap();
+    // Memory is short for so much as soon as anything is there.
+    assert_eq!(records.append(&topic, None, &huge).unwrap_err(), TrySendError::Full);
+    assert_eq!(records.closed().unwrap()[0].batch.count(), 1);
 }

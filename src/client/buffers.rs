@@ -27,7 +27,7 @@ impl Buffers {
     pub(crate) fn take(&self, most: usize) -> Vec<u8> {
         let mut spare = self.spare();
         let Some(buffer) = spare.buffers.pop() else {
-            return Vec::with_capacity(first(most + BatchBuilder::ROOM));
+            return Vec::with_capacity(first(most.saturating_add(BatchBuilder::ROOM)));
         };
         spare.bytes -= buffer.capacity();
         buffer
@@ -67,6 +67,10 @@ mod tests {
         assert_eq!(buffers.take(100).capacity(), 100 + BatchBuilder::ROOM);
         let mut grown = buffers.take(1 << 20);
         assert!(grown.capacity() <= FIRST_BYTES);
+        assert!(
+            buffers.take(usize::MAX).capacity() <= FIRST_BYTES,
+            "a batch without a bound begins as small"
+        );
         while grown.len() < (1 << 20) + BatchBuilder::ROOM {
             grown.push(0);
         }

@@ -182,14 +182,18 @@ impl Sticky {
         Self { partition: i32::try_from(first).unwrap_or_default(), bytes: 0 }
     }
 
-    /// The partition for a record of `bytes`.
-    pub(super) fn next(&mut self, bytes: usize, batch_bytes: usize, partitions: i32) -> i32 {
+    /// The partition for a record.
+    pub(super) fn next(&mut self, batch_bytes: usize, partitions: i32) -> i32 {
         if self.bytes >= batch_bytes || self.partition >= partitions {
             self.partition = (self.partition + 1) % partitions.max(1);
             self.bytes = 0;
         }
-        self.bytes += bytes;
         self.partition
+    }
+
+    /// A record of so many bytes was taken there.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
     }
 }
 

@@ -99,6 +99,12 @@ fn hashes_are_those_of_their_definitions() {
 #[test]
 fn records_without_a_key_fill_one_partition_after_the_other() {
     let mut sticky = Sticky::new(2, 3);
-    let went: Vec<_> = (0..9).map(|_| sticky.next(40, 100, 3)).collect();
+    let mut next = |taken: usize| {
+        let partition = sticky.next(100, 3);
+        sticky.add(taken);
+        partition
+    };
+    let went: Vec<_> = (0..9).map(|_| next(40)).collect();
     assert_eq!(went, [2, 2, 2, 0, 0, 0, 1, 1, 1]);
+    assert_eq!([next(0), next(0), next(0), next(40)], [2; 4], "what is not taken does not count");
 }
