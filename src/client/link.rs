@@ -68,7 +68,7 @@ impl Link {
     /// Why nothing goes on.
     pub(super) fn cause(&self) -> Cause {
         let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
+        cause.unwrap_or_else(ended)
     }
 
     /// Whether records can be taken.
@@ -135,6 +135,11 @@ impl Delivery {
             (self.index, self.state) = (self.index - first, state);
         }
     }
+}
+
+/// What is left of a task that gave no cause.
+pub(super) fn ended() -> Cause {
+    Cause::new(CauseKind::Dropped, "the writer's task ended")
 }
 
 fn gone() -> Cause {

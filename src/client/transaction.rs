@@ -27,6 +27,8 @@ use crate::{
 };
 
 mod offsets;
+#[cfg(test)]
+mod tests;
 
 /// An open transaction.
 ///
@@ -239,7 +241,8 @@ impl Transaction {
 
     async fn end(mut self, goal: Goal) -> Ending {
         if goal != Goal::Abort {
-            if let Err(SendError::Failed(cause)) = self.close_all() {
+            // What was lost earlier is not in what is closed now.
+            if let Err(SendError::Failed(cause)) = self.close_all().and_then(|()| self.link.check()) {
                 self.abort_at_last().await;
                 return failed(cause);
             }

@@ -15,7 +15,7 @@ use super::{
     calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
     held::Held,
-    link::Link,
+    link::{self, Link},
     produce::{self, millis},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
@@ -64,18 +64,28 @@ pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
     let TransactionalProducer { shared, next, ahead } = producer;
-    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead));
+    let task = run(Arc::clone(&shared), Alive(Arc::clone(&link)), received, (next, ahead));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
 }
 
+/// As long as a task has it. A task that ends, also by a panic or with its runtime, and before it ran, takes no more.
+struct Alive(Arc<Link>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fail(link::ended());
+    }
+}
+
 async fn run(
     shared: Arc<Shared>,
-    link: Arc<Link>,
+    alive: Alive,
     mut commands: mpsc::UnboundedReceiver<Command>,
     (next, ahead): (Next, Option<Ahead>),
 ) {
+    let link = Arc::clone(&alive.0);
     let (next, early) = {
         let mut early = VecDeque::new();
         let mut identity = std::pin::pin!(async {
