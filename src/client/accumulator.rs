@@ -350,6 +350,9 @@ impl Accumulator {
             // by itself: with each answer, batches would be closed that have hardly begun.
             if self.open_bytes >= unacked {
                 self.close_all()?;
+            } else {
+                // What is under way may wait for one leader, and what is old enough for another.
+                self.close_lingering()?;
             }
             return Err(TrySendError::Full);
         }

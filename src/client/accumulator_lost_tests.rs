@@ -2,6 +2,11 @@ use super::*;
 use crate::{client::ClientConfig, net::TcpConnector};
 
 impl Accumulator {
+    /// How many were closed and not taken.
+    pub(in crate::client) fn closed_count(&self) -> usize {
+        self.closed.len()
+    }
+
     /// Lets the open batch of a partition be one that can't be closed.
     pub(in crate::client) fn spoil(&mut self, Place { topic, partition }: Place) {
         if let Some(open) = &mut self.topics[topic].partitions[partition].open {

@@ -95,6 +95,11 @@ impl Link {
         self.freed.notify_waiters();
     }
 
+    /// Whoever waits for memory looks again.
+    pub(super) fn stir(&self) {
+        self.freed.notify_waiters();
+    }
+
     /// Done when memory became free, or everything failed, after this was called.
     pub(super) fn listen(&self) -> Notified<'_> {
         self.freed.notified()

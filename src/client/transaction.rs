@@ -22,6 +22,7 @@ use super::{
     writer::{Command, Ending},
 };
 use crate::{
+    ids::Moment,
     proto::{cause::Cause, committable::Committable, resume::Outcome, transaction::Goal},
     record::RecordRef,
 };
@@ -42,6 +43,8 @@ pub struct Transaction {
     records: Accumulator,
     /// A batch was handed over since the last turn of the runtime's other tasks.
     owes_a_turn: bool,
+    /// When the task was last asked to wake whoever waits for memory.
+    alarm: Option<Moment>,
 }
 
 /// A transaction after [`prepare`](Transaction::prepare).
@@ -69,7 +72,7 @@ impl Transaction {
     ) -> Self {
         let records =
             Accumulator::new(Arc::clone(&shared.router), shared.config.batching.clone(), Arc::clone(&link));
-        Self { shared, link, commands, records, owes_a_turn: false }
+        Self { shared, link, commands, records, owes_a_turn: false, alarm: None }
     }
 
     /// Takes a record, or says at once why not. Nothing is allocated for it.
@@ -282,7 +285,20 @@ impl Transaction {
     ) -> Result<Place, TrySendError> {
         let place = self.records.append(topic, partition, record);
         self.submit();
+        if matches!(place, Err(TrySendError::Full)) {
+            self.set_alarm();
+        }
         place
+    }
+
+    /// Whoever waits for memory is the one who closes what has lingered, which makes room: the task wakes him for it.
+    #[cold]
+    fn set_alarm(&mut self) {
+        let until = self.records.lingers_until();
+        if until.is_some() && until != self.alarm {
+            _ = self.commands.send(Command::Wake(until));
+        }
+        self.alarm = until;
     }
 
     fn close_all(&mut self) -> Result<(), SendError> {

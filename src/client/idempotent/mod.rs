@@ -157,7 +157,11 @@ impl Producer {
     }
 
     /// [`try_send`](Self::try_send) that waits while the memory is full (`buffer.memory`): until batches are stored, or
-    /// given up after `delivery.timeout.ms`.
+    /// given up after `delivery.timeout.ms`. After each batch it lets the runtime's other tasks have a turn, so that the batch
+    /// leaves also where one thread does everything.
+    ///
+    /// Nobody queues for memory: who comes first when some is free takes of it. Beside many who send small records, one who
+    /// sends large ones may wait long; a memory of many times the largest record helps.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.
@@ -171,6 +175,7 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), SendError> {
+        self.handle.shared.give_turn().await;
         loop {
             let freed = self.handle.shared.link.listen();
             match self.try_send(topic, partition, record) {
@@ -195,6 +200,7 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, SendError> {
+        self.handle.shared.give_turn().await;
         loop {
             let freed = self.handle.shared.link.listen();
             match self.try_send_tracked(topic, partition, record) {

@@ -31,6 +31,8 @@ pub(super) struct Shared {
     /// No handle is left, or it was closed: the task ends when everything is sent.
     over: AtomicBool,
     failures: Mutex<Option<NotStored>>,
+    /// Something waits for the task, and no sender has given it a turn yet.
+    owes_a_turn: AtomicBool,
 }
 
 /// Where records are taken. Everybody who closes a batch does it here, so that batches leave in the order of their records.
@@ -39,6 +41,8 @@ pub(super) struct Desk {
     pub(super) flushes: Vec<oneshot::Sender<()>>,
     /// The task was woken and has not come yet.
     woken: bool,
+    /// Something waits for the task, and a sender was told to give it a turn.
+    waits: bool,
     /// The task comes by itself for what is open and could leave.
     timed: bool,
     /// The task is gone: nobody comes any more.
@@ -56,7 +60,14 @@ impl Shared {
     pub(super) fn new(router: Arc<Router>, config: ProducerConfig) -> Self {
         let link = Arc::new(Link::default());
         let accumulator = Accumulator::new(Arc::clone(&router), config.batching.clone(), Arc::clone(&link));
-        let desk = Desk { accumulator, flushes: Vec::new(), woken: false, timed: false, deserted: false };
+        let desk = Desk {
+            accumulator,
+            flushes: Vec::new(),
+            woken: false,
+            waits: false,
+            timed: false,
+            deserted: false,
+        };
         Self {
             router,
             config,
@@ -65,6 +76,7 @@ impl Shared {
             wake: Notify::new(),
             over: AtomicBool::new(false),
             failures: Mutex::new(None),
+            owes_a_turn: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +95,17 @@ impl Shared {
         if !desk.woken && (waits || lingers) {
             desk.woken = true;
             self.wake.notify_one();
+        }
+        if waits && !std::mem::replace(&mut desk.waits, true) {
+            self.owes_a_turn.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets the task have a turn after a batch, where one thread does everything.
+    pub(super) async fn give_turn(&self) {
+        // Looked at first: a swap for each record would cost more.
+        if self.owes_a_turn.load(Ordering::Relaxed) && self.owes_a_turn.swap(false, Ordering::Relaxed) {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -121,6 +144,7 @@ impl Shared {
         let mut desk = self.desk();
         _ = if over { desk.accumulator.close_all() } else { desk.accumulator.close_lingering() };
         desk.woken = false;
+        desk.waits = false;
         self.carry(&mut desk)
     }
 

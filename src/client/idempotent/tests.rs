@@ -82,3 +82,22 @@ async fn records_that_cannot_be_compressed_are_told_whoever_closed_them() {
     assert_eq!(shared.counted().unwrap_err(), told);
     assert_eq!(shared.counted(), Ok(()));
 }
+
+#[tokio::test]
+async fn who_does_nothing_but_send_lets_the_task_have_each_batch() {
+    let topic = Topic::sample("t", 1);
+    let producer = builder().batch_size(2048).linger(Duration::from_secs(3600)).start();
+    let mut most = 0;
+    for tracked in [false, true] {
+        for _ in 0..40 {
+            let record = RecordRef::value(&[7; 1024]);
+            if tracked {
+                drop(producer.send_tracked(&topic, Some(0), record).await.unwrap());
+            } else {
+                producer.send(&topic, Some(0), record).await.unwrap();
+            }
+            most = most.max(producer.handle.shared.desk().accumulator.closed_count());
+        }
+    }
+    assert_eq!(most, 1, "batches on the desk");
+}

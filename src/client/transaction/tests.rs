@@ -66,3 +66,23 @@ fn what_was_begun_when_the_runtime_ended_takes_no_more() {
         assert!(matches!(refused, TrySendError::Failed(_)), "{refused:?}");
     }
 }
+
+#[tokio::test]
+async fn who_finds_memory_full_asks_once_to_be_woken_for_what_lingers() {
+    let builder = builder().linger(Duration::from_secs(3600)).buffer_memory(40 << 10).batch_size(16 << 10);
+    let (mut transaction, mut received) = transaction(builder);
+    let topic = Topic::sample("t", 2);
+    let record = RecordRef::value(&[7; 1024]);
+    let now = transaction.shared.router.clock.now();
+    transaction.try_send(&topic, Some(1), record).unwrap();
+    while transaction.try_send(&topic, Some(0), record).is_ok() {}
+    assert_eq!(transaction.try_send(&topic, Some(0), record), Err(TrySendError::Full));
+    let mut alarms = Vec::new();
+    while let Ok(command) = received.try_recv() {
+        if let Command::Wake(at) = command {
+            alarms.extend(at);
+        }
+    }
+    assert_eq!(alarms.len(), 1);
+    assert!(alarms[0] >= now.after(Duration::from_secs(3600)));
+}
