@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use super::{
     error::{SendError, TrySendError},
     fit::fits_alone,
-    link::{BatchState, Delivery, Link, Waiting},
+    link::{BatchFate, BatchState, Delivery, Link, Waiting},
     partitioner::{Partitioner, Sticky},
     router::Router,
     topic::Topic,
@@ -39,7 +39,7 @@ use crate::{
         numbers::Numbers,
     },
     record::{Compression, CompressionLevels, RecordRef},
-    wire::batch::{BatchBuilder, SealedBatch},
+    wire::batch::{BatchBuilder, SealError, SealedBatch},
 };
 
 /// How records become batches, each setting with Kafka's name and default.
@@ -75,6 +75,17 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether this build can do it.
+    pub(super) fn check(&self) -> Result<(), Cause> {
+        if self.compression.is_built() {
+            return Ok(());
+        }
+        let lacking = SealError::NotBuilt(self.compression);
+        Err(Cause::new(CauseKind::Unsupported, format!("compression.type = {}: {lacking}", self.compression)))
+    }
+}
+
 /// Open batches, and what was closed and not yet taken by the holder.
 #[derive(Debug)]
 pub(super) struct Accumulator {
@@ -83,7 +94,10 @@ pub(super) struct Accumulator {
     link: Arc<Link>,
     topics: Vec<OpenTopic>,
     closed: Vec<Sealed>,
+    lost: Option<Lost>,
     begun: Vec<TopicPartition>,
+    /// A batch was opened that nothing of its partition keeps from leaving.
+    opened: bool,
     open_bytes: usize,
     since_look: u32,
     last_topic: usize,
@@ -102,6 +116,14 @@ pub(super) struct Sealed {
     pub(super) tracked: Option<watch::Sender<BatchState>>,
     /// To be dropped when the batch leaves.
     pub(super) waiting: Waiting,
+}
+
+/// Records that were taken and then could not be closed.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) records: u64,
+    /// Why the first of them could not.
+    pub(super) cause: Cause,
 }
 
 /// Where a record was put: good until the accumulator is used again.
@@ -132,7 +154,12 @@ impl Lane {
     /// Whether the open batch is as old as `linger` and could leave.
     fn is_due(&self, now: Moment, linger: Duration) -> bool {
         let old = self.open.as_ref().is_some_and(|open| now.since(open.since) >= linger);
-        old && self.waiting.load(Ordering::Relaxed) == 0
+        old && self.is_free()
+    }
+
+    /// Whether none before the open one waits for its turn.
+    fn is_free(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -172,15 +199,21 @@ fn size(record: &RecordRef<'_>) -> usize {
 const LOOK_EVERY: u32 = 64;
 
 impl Accumulator {
-    /// Without records. `link` is shared with whoever sends what is closed.
+    /// Without records. `link` is shared with whoever sends what is closed. Where no batch could ever be closed, no record is
+    /// taken.
     pub(super) fn new(router: Arc<Router>, settings: Settings, link: Arc<Link>) -> Self {
+        if let Err(cause) = settings.check() {
+            link.fail(cause);
+        }
         Self {
             router,
             settings,
             link,
             topics: Vec::new(),
             closed: Vec::new(),
+            lost: None,
             begun: Vec::new(),
+            opened: false,
             open_bytes: 0,
             since_look: 0,
             last_topic: 0,
@@ -238,9 +271,12 @@ impl Accumulator {
         Ok(place)
     }
 
+    /// A batch was opened.
     fn begin(&mut self, place: Place) {
         let topic = &mut self.topics[place.topic];
-        if !mem::replace(&mut topic.partitions[place.partition].begun, true) {
+        let lane = &mut topic.partitions[place.partition];
+        self.opened |= lane.is_free();
+        if !mem::replace(&mut lane.begun, true) {
             let partition = i32::try_from(place.partition).unwrap_or(i32::MAX);
             self.begun.push(TopicPartition { topic: topic.topic.name().clone(), partition });
         }
@@ -277,6 +313,11 @@ impl Accumulator {
         if self.closed.is_empty() { None } else { Some(mem::take(&mut self.closed)) }
     }
 
+    /// What was lost since the last call. The link has failed then, and perhaps for another cause.
+    pub(super) fn lost(&mut self) -> Option<Lost> {
+        self.lost.take()
+    }
+
     /// The partitions that got their first record since the last call.
     pub(super) fn begun(&mut self) -> Option<Vec<TopicPartition>> {
         if self.begun.is_empty() { None } else { Some(mem::take(&mut self.begun)) }
@@ -287,15 +328,15 @@ impl Accumulator {
         !self.closed.is_empty()
     }
 
-    /// True when a batch is open.
-    pub(super) fn is_open(&self) -> bool {
-        self.open_bytes > 0
+    /// True when since the last call a batch was opened that could leave as soon as it is old enough.
+    pub(super) fn has_opened(&mut self) -> bool {
+        mem::take(&mut self.opened)
     }
 
     /// When the first open batch that could leave will have waited for `linger.ms`.
     pub(super) fn lingers_until(&self) -> Option<Moment> {
         let lanes = self.topics.iter().flat_map(|topic| &topic.partitions);
-        let free = lanes.filter(|lane| lane.waiting.load(Ordering::Relaxed) == 0);
+        let free = lanes.filter(|lane| lane.is_free());
         let oldest = free.filter_map(|lane| lane.open.as_ref().map(|open| open.since)).min();
         oldest.map(|since| since.after(self.settings.linger))
     }
@@ -311,6 +352,9 @@ impl Accumulator {
             // by itself: with each answer, batches would be closed that have hardly begun.
             if self.open_bytes >= unacked {
                 self.close_all()?;
+            } else {
+                // What is under way may wait for one leader, and what is old enough for another.
+                self.close_lingering()?;
             }
             return Err(TrySendError::Full);
         }
@@ -365,15 +409,17 @@ impl Accumulator {
         Ok((index, named.is_none()))
     }
 
+    /// Closes those batches. One that can't be does not keep the others.
     fn close_where(&mut self, which: impl Fn(&Lane) -> bool) -> Result<(), SendError> {
+        let mut result = Ok(());
         for topic in 0..self.topics.len() {
             for partition in 0..self.topics[topic].partitions.len() {
                 if which(&self.topics[topic].partitions[partition]) {
-                    self.close(Place { topic, partition })?;
+                    result = result.and(self.close(Place { topic, partition }));
                 }
             }
         }
-        Ok(())
+        result
     }
 
     fn close(&mut self, place: Place) -> Result<(), SendError> {
@@ -384,9 +430,11 @@ impl Accumulator {
         let mut batch = match open.builder.seal_at(self.settings.compression, self.settings.levels) {
             Ok(batch) => batch,
             Err(e) => {
-                // Records that were taken are gone: whoever counts on them must hear of it.
-                self.link.fail(Cause::new(CauseKind::Refused, e.to_string()));
-                return Err(SendError::Failed(self.link.cause()));
+                let cause = Cause::new(CauseKind::Refused, e.to_string());
+                if let Some(tracked) = open.tracked {
+                    tracked.send_replace(Some(BatchFate::Known(Err(cause.clone()))));
+                }
+                return Err(self.lose(open.numbers.count() as u64, cause));
             }
         };
         if let Some(spare) = batch.take_spare() {
@@ -405,8 +453,19 @@ impl Accumulator {
         });
         Ok(())
     }
+
+    /// Records that were taken are gone: whoever counts on them must hear of it, and no more are taken.
+    fn lose(&mut self, records: u64, cause: Cause) -> SendError {
+        self.link.fail(cause.clone());
+        let lost = self.lost.get_or_insert(Lost { records: 0, cause });
+        lost.records += records;
+        SendError::Failed(self.link.cause())
+    }
 }
 
+#[cfg(test)]
+#[path = "accumulator_lost_tests.rs"]
+mod lost_tests;
 #[cfg(test)]
 #[path = "accumulator_tests.rs"]
 mod tests;

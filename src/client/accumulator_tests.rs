@@ -94,6 +94,19 @@ fn batches_that_have_hardly_begun_stay_open_while_more_is_under_way() {
 }
 
 #[test]
+fn what_has_lingered_leaves_while_more_is_under_way_that_nobody_acknowledges() {
+    let topic = Topic::sample("t", 2);
+    let settings = Settings { buffer_bytes: 40 << 10, batch_bytes: 16 << 10, linger: Duration::ZERO, ..Settings::default() };
+    let mut records = accumulator(settings);
+    let value = [7; 1024];
+    records.append(&topic, Some(1), &RecordRef::value(&value)).unwrap();
+    // Partition 0 has no leader.
+    while records.append(&topic, Some(0), &RecordRef::value(&value)).is_ok() {}
+    let left: Vec<_> = records.closed().unwrap().iter().map(|s| s.partition.partition).collect();
+    assert_eq!(left, [0, 0, 1]);
+}
+
+#[test]
 fn the_partitioner_is_asked_where_no_partition_is_named() {
     let topic = Topic::sample("t", 12);
     let fives = Partitioner::custom(|_: &Topic, _: &RecordRef<'_>| Some(5));

@@ -92,6 +92,11 @@ impl Held {
         self.batches.get(&batch).map(|one| Arc::clone(&one.numbers)).unwrap_or_default()
     }
 
+    /// Whether its bytes were asked for, which are sent then.
+    pub(super) fn was_sent(&self, batch: BatchId) -> bool {
+        self.batches.get(&batch).is_some_and(|one| !matches!(one.body, Body::Sealed(_)))
+    }
+
     /// All of them.
     pub(super) fn names(&self) -> Vec<BatchId> {
         self.batches.keys().copied().collect()

@@ -68,7 +68,7 @@ impl Link {
     /// Why nothing goes on.
     pub(super) fn cause(&self) -> Cause {
         let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        cause.unwrap_or_else(|| Cause::new(CauseKind::Dropped, "the writer's task ended"))
+        cause.unwrap_or_else(ended)
     }
 
     /// Whether records can be taken.
@@ -92,6 +92,11 @@ impl Link {
     /// A batch of so many bytes was stored, or given up.
     pub(super) fn free(&self, bytes: usize) {
         self.unacked.fetch_sub(bytes, Ordering::AcqRel);
+        self.freed.notify_waiters();
+    }
+
+    /// Whoever waits for memory looks again.
+    pub(super) fn stir(&self) {
         self.freed.notify_waiters();
     }
 
@@ -135,6 +140,11 @@ impl Delivery {
             (self.index, self.state) = (self.index - first, state);
         }
     }
+}
+
+/// What is left of a task that gave no cause.
+pub(super) fn ended() -> Cause {
+    Cause::new(CauseKind::Dropped, "the writer's task ended")
 }
 
 fn gone() -> Cause {

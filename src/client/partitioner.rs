@@ -34,7 +34,8 @@ pub enum Partitioner {
 /// A user's own choice of partitions; closures are one.
 pub trait ChoosePartition: Send + Sync {
     /// The partition of a record, below [`Topic::partitions`], or `None` for any: it is sticky then. Called once for each
-    /// record, so it should be quick.
+    /// record, so it should be quick. It must not use the [`Producer`](super::Producer) that asks, nor wait for somebody who
+    /// does: the producer is locked meanwhile, and that never ends.
     fn choose(&self, topic: &Topic, record: &RecordRef<'_>) -> Option<i32>;
 }
 

@@ -66,11 +66,13 @@ impl ProducerBuilder {
     /// **Never call it for an id that has a prepared transaction which must still be committed.**
     ///
     /// # Errors
-    /// [`Cause`]: no coordinator in time, no right to the id, a timeout above the broker's maximum.
+    /// [`Cause`]: no coordinator in time, no right to the id, a timeout above the broker's maximum, a codec that is not part of
+    /// this build.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the id fenced or not; calling it again is always right.
     pub async fn init(self) -> Result<TransactionalProducer, Cause> {
+        self.config.batching.check()?;
         let mut producer = self.idle(Next::Bare);
         let identity = acquire(&producer.shared, Claim::TakeOver).await?;
         producer.next = Next::Fresh(identity);

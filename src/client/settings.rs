@@ -79,7 +79,8 @@ macro_rules! producer_settings {
             self
         }
 
-        /// `compression.type`. Default none.
+        /// `compression.type`. Default none. With a codec that is not part of this build
+        /// ([`is_built`](crate::record::Compression::is_built)) no record is taken.
         #[must_use]
         pub fn compression(mut self, compression: $crate::record::Compression) -> Self {
             self.config.batching.compression = compression;

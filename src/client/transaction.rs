@@ -22,11 +22,14 @@ use super::{
     writer::{Command, Ending},
 };
 use crate::{
+    ids::Moment,
     proto::{cause::Cause, committable::Committable, resume::Outcome, transaction::Goal},
     record::RecordRef,
 };
 
 mod offsets;
+#[cfg(test)]
+mod tests;
 
 /// An open transaction.
 ///
@@ -40,6 +43,8 @@ pub struct Transaction {
     records: Accumulator,
     /// A batch was handed over since the last turn of the runtime's other tasks.
     owes_a_turn: bool,
+    /// When the task was last asked to wake whoever waits for memory.
+    alarm: Option<Moment>,
 }
 
 /// A transaction after [`prepare`](Transaction::prepare).
@@ -67,7 +72,7 @@ impl Transaction {
     ) -> Self {
         let records =
             Accumulator::new(Arc::clone(&shared.router), shared.config.batching.clone(), Arc::clone(&link));
-        Self { shared, link, commands, records, owes_a_turn: false }
+        Self { shared, link, commands, records, owes_a_turn: false, alarm: None }
     }
 
     /// Takes a record, or says at once why not. Nothing is allocated for it.
@@ -239,7 +244,8 @@ impl Transaction {
 
     async fn end(mut self, goal: Goal) -> Ending {
         if goal != Goal::Abort {
-            if let Err(SendError::Failed(cause)) = self.close_all() {
+            // What was lost earlier is not in what is closed now.
+            if let Err(SendError::Failed(cause)) = self.close_all().and_then(|()| self.link.check()) {
                 self.abort_at_last().await;
                 return failed(cause);
             }
@@ -279,7 +285,20 @@ impl Transaction {
     ) -> Result<Place, TrySendError> {
         let place = self.records.append(topic, partition, record);
         self.submit();
+        if matches!(place, Err(TrySendError::Full)) {
+            self.set_alarm();
+        }
         place
+    }
+
+    /// Whoever waits for memory is the one who closes what has lingered, which makes room: the task wakes him for it.
+    #[cold]
+    fn set_alarm(&mut self) {
+        let until = self.records.lingers_until();
+        if until.is_some() && until != self.alarm {
+            _ = self.commands.send(Command::Wake(until));
+        }
+        self.alarm = until;
     }
 
     fn close_all(&mut self) -> Result<(), SendError> {

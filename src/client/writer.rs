@@ -15,7 +15,7 @@ use super::{
     calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
     groups,
     held::Held,
-    link::Link,
+    link::{self, Link},
     produce::{self, millis},
     producer::{self, Next, Shared, TransactionalProducer},
     resume::ResumeBuilder,
@@ -43,6 +43,8 @@ pub(super) enum Command {
     Batches(Vec<Sealed>),
     Offsets(Arc<GroupOffsets>, oneshot::Sender<Result<(), Cause>>),
     Flush(oneshot::Sender<Result<(), Cause>>),
+    /// Somebody waits for memory and has something to close by then.
+    Wake(Option<Moment>),
     End(Goal, oneshot::Sender<Ending>),
 }
 
@@ -64,18 +66,28 @@ pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
     let TransactionalProducer { shared, next, ahead } = producer;
-    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead));
+    let task = run(Arc::clone(&shared), Alive(Arc::clone(&link)), received, (next, ahead));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
 }
 
+/// As long as a task has it. A task that ends, also by a panic or with its runtime, and before it ran, takes no more.
+struct Alive(Arc<Link>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fail(link::ended());
+    }
+}
+
 async fn run(
     shared: Arc<Shared>,
-    link: Arc<Link>,
+    alive: Alive,
     mut commands: mpsc::UnboundedReceiver<Command>,
     (next, ahead): (Next, Option<Ahead>),
 ) {
+    let link = Arc::clone(&alive.0);
     let (next, early) = {
         let mut early = VecDeque::new();
         let mut identity = std::pin::pin!(async {
@@ -125,7 +137,7 @@ async fn refuse(
         };
         // Whoever asked may have gone.
         match command {
-            Command::Began(_) | Command::Batches(_) => {}
+            Command::Began(_) | Command::Batches(_) | Command::Wake(_) => {}
             Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
             Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
             Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
@@ -152,6 +164,8 @@ struct Task {
     flushes: VecDeque<oneshot::Sender<Result<(), Cause>>>,
     /// Who waits for offsets to be taken, in the machine's order.
     offsets: VecDeque<oneshot::Sender<Result<(), Cause>>>,
+    /// When whoever waits for memory is woken to look again.
+    alarm: Option<Moment>,
     end: Option<oneshot::Sender<Ending>>,
     cause: Option<Cause>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
@@ -183,6 +197,7 @@ impl Task {
             early: VecDeque::new(),
             flushes: VecDeque::new(),
             offsets: VecDeque::new(),
+            alarm: None,
             end: None,
             cause: None,
             calls: FuturesUnordered::new(),
@@ -202,7 +217,7 @@ impl Task {
             if let Some(finish) = self.finished.take() {
                 break finish;
             }
-            let deadline = self.machine.next_deadline(clock.now());
+            let deadline = [self.machine.next_deadline(clock.now()), self.alarm].into_iter().flatten().min();
             tokio::select! {
                 Some(fact) = self.calls.next() => self.tell(fact),
                 command = commands.recv(), if abandoned.is_none() => match command {
@@ -216,6 +231,9 @@ impl Task {
                 () = clock.sleep_until(abandoned) => {
                     break Finish::Abandoned(Cause::new(CauseKind::Unreachable, "nobody waits for the abort"));
                 }
+            }
+            if self.alarm.take_if(|at| clock.now() >= *at).is_some() {
+                self.link.stir();
             }
             // What else was said by now leaves with it.
             while let Ok(command) = commands.try_recv() {
@@ -257,6 +275,10 @@ impl Task {
                 self.began_ms.get_or_insert_with(Clock::wall_ms);
                 let deadline = self.shared.router.clock.now().after(self.shared.config.delivery_timeout);
                 Input::Offsets { offsets, deadline }
+            }
+            Command::Wake(at) => {
+                self.alarm = at;
+                return;
             }
             Command::Flush(reply) => {
                 self.flushes.push_back(reply);
@@ -492,3 +514,7 @@ fn cause_of(ending: &Ending) -> Cause {
         Ending::Empty(_) | Ending::Prepared(_) => aborted(),
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -2,6 +2,8 @@
 
 mod state;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -43,7 +45,8 @@ pub struct IdempotentBuilder {
 /// | `RecordTooLarge` | a record above the topic's `max.message.bytes`. A batch of several is split until only such records are left |
 /// | `Refused`, `Denied`, `Unsupported` | the broker's word on these records, on this topic, or on the producer |
 ///
-/// Nothing of this ends the producer. After a gap a partition goes on under the next epoch (KIP-360), and what may be
+/// Nothing of this ends the producer. Only records that can't be compressed do (`Refused`), and a codec that is not part of
+/// this build (`Unsupported`): then no more are taken. After a gap a partition goes on under the next epoch (KIP-360), and what may be
 /// stored is never sent under another identity than that which it was sent under first. A time that is over while a
 /// request is under way waits for its answer, for `request.timeout.ms` at most, for the answer is mostly "stored".
 ///
@@ -98,8 +101,7 @@ struct Handle {
 #[error("{records} records are not stored, {unknown} of them perhaps: {cause}")]
 #[non_exhaustive]
 pub struct NotStored {
-    /// How many records, those of which it is not known included. 0 if records could not be compressed: then the producer
-    /// takes no more.
+    /// How many records, those of which it is not known included.
     pub records: u64,
     /// How many of them may be stored.
     pub unknown: u64,
@@ -155,7 +157,11 @@ impl Producer {
     }
 
     /// [`try_send`](Self::try_send) that waits while the memory is full (`buffer.memory`): until batches are stored, or
-    /// given up after `delivery.timeout.ms`.
+    /// given up after `delivery.timeout.ms`. After each batch it lets the runtime's other tasks have a turn, so that the batch
+    /// leaves also where one thread does everything.
+    ///
+    /// Nobody queues for memory: who comes first when some is free takes of it. Beside many who send small records, one who
+    /// sends large ones may wait long; a memory of many times the largest record helps.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.
@@ -169,6 +175,7 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), SendError> {
+        self.handle.shared.give_turn().await;
         loop {
             let freed = self.handle.shared.link.listen();
             match self.try_send(topic, partition, record) {
@@ -193,6 +200,7 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, SendError> {
+        self.handle.shared.give_turn().await;
         loop {
             let freed = self.handle.shared.link.listen();
             match self.try_send_tracked(topic, partition, record) {
@@ -233,7 +241,7 @@ impl Producer {
     /// Cancel safe: the records are sent in any case, and the next flush tells what this one would have.
     pub async fn flush(&self) -> Result<(), NotStored> {
         let shared = &self.handle.shared;
-        // A task that is gone has sent everything, or has counted what it could not.
+        // A task that is gone has stored everything, or has counted what it could not.
         _ = shared.flush().await;
         shared.counted()
     }
@@ -268,63 +276,5 @@ impl std::fmt::Debug for Producer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let config = &self.handle.shared.config;
         f.debug_struct("Producer").field("config", config).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod rev_tests {
-    use std::time::Duration;
-
-    use futures::FutureExt;
-
-    use super::*;
-    use crate::{client::ClientConfig, net::TcpConnector};
-
-    fn builder() -> IdempotentBuilder {
-        let router = Router::new(ClientConfig::new("localhost:1").unwrap(), Arc::new(TcpConnector));
-        IdempotentBuilder::new(Arc::new(router))
-    }
-
-    #[test]
-    fn rev_a_batch_lingers_no_longer_because_another_partition_waits_for_its_turn() {
-        let topic = Topic::sample("t", 2);
-        let builder = builder().linger(Duration::ZERO);
-        let shared = Shared::new(builder.router, builder.config);
-        let put = |partition| {
-            let mut desk = shared.desk();
-            desk.accumulator.append(&topic, Some(partition), &RecordRef::value(b"v")).unwrap();
-            shared.left_on(&mut desk);
-        };
-        let is_woken = || shared.wake.notified().now_or_never().is_some();
-        put(0);
-        assert!(is_woken());
-        // It is closed and waits for its turn.
-        let first = shared.take();
-        assert_eq!(first.batches.len(), 1);
-        assert_eq!(shared.lingers_until(), None);
-        put(0);
-        assert!(is_woken());
-        assert_eq!(shared.take().batches.len(), 0);
-        assert_eq!(shared.lingers_until(), None, "behind the one that waits");
-        // The other partition could leave at once.
-        put(1);
-        assert!(is_woken(), "nobody comes for it");
-    }
-
-    #[test]
-    fn rev_what_was_open_when_the_runtime_ended_is_told() {
-        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let topic = Topic::sample("t", 1);
-        let first = runtime();
-        let (producer, delivery) = first.block_on(async {
-            let producer = builder().linger(Duration::from_secs(3600)).start();
-            let delivery = producer.try_send_tracked(&topic, Some(0), RecordRef::value(b"v")).unwrap();
-            (producer, delivery)
-        });
-        drop(first);
-        let second = runtime();
-        let flushed = second.block_on(producer.flush());
-        let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(3), delivery.stored()).await });
-        assert!(flushed.is_err() && told.is_ok(), "{flushed:?} {told:?}");
     }
 }

@@ -10,8 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{NotStored, ended};
 use crate::{
     client::{
-        accumulator::{Accumulator, Sealed},
-        error::SendError,
+        accumulator::{Accumulator, Lost, Sealed},
         link::Link,
         router::Router,
         settings::ProducerConfig,
@@ -32,6 +31,8 @@ pub(super) struct Shared {
     /// No handle is left, or it was closed: the task ends when everything is sent.
     over: AtomicBool,
     failures: Mutex<Option<NotStored>>,
+    /// Something waits for the task, and no sender has given it a turn yet.
+    owes_a_turn: AtomicBool,
 }
 
 /// Where records are taken. Everybody who closes a batch does it here, so that batches leave in the order of their records.
@@ -40,7 +41,9 @@ pub(super) struct Desk {
     pub(super) flushes: Vec<oneshot::Sender<()>>,
     /// The task was woken and has not come yet.
     woken: bool,
-    /// The task comes by itself for what is open.
+    /// Something waits for the task, and a sender was told to give it a turn.
+    waits: bool,
+    /// The task comes by itself for what is open and could leave.
     timed: bool,
     /// The task is gone: nobody comes any more.
     deserted: bool,
@@ -57,7 +60,14 @@ impl Shared {
     pub(super) fn new(router: Arc<Router>, config: ProducerConfig) -> Self {
         let link = Arc::new(Link::default());
         let accumulator = Accumulator::new(Arc::clone(&router), config.batching.clone(), Arc::clone(&link));
-        let desk = Desk { accumulator, flushes: Vec::new(), woken: false, timed: false, deserted: false };
+        let desk = Desk {
+            accumulator,
+            flushes: Vec::new(),
+            woken: false,
+            waits: false,
+            timed: false,
+            deserted: false,
+        };
         Self {
             router,
             config,
@@ -66,6 +76,7 @@ impl Shared {
             wake: Notify::new(),
             over: AtomicBool::new(false),
             failures: Mutex::new(None),
+            owes_a_turn: AtomicBool::new(false),
         }
     }
 
@@ -74,12 +85,27 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the task if there is something for it that it does not know of.
+    /// Wakes the task if there is something for it that it does not know of, and counts what can't be left for it.
     pub(super) fn left_on(&self, desk: &mut Desk) {
+        self.count_lost(desk);
         let waits = desk.accumulator.has_closed() || !desk.flushes.is_empty();
-        if !desk.woken && (waits || (!desk.timed && desk.accumulator.is_open())) {
+        // What is opened behind a batch that waits is seen to when that one leaves. If there is a deadline already, it is an
+        // earlier one.
+        let lingers = desk.accumulator.has_opened() && !desk.timed;
+        if !desk.woken && (waits || lingers) {
             desk.woken = true;
             self.wake.notify_one();
+        }
+        if waits && !std::mem::replace(&mut desk.waits, true) {
+            self.owes_a_turn.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets the task have a turn after a batch, where one thread does everything.
+    pub(super) async fn give_turn(&self) {
+        // Looked at first: a swap for each record would cost more.
+        if self.owes_a_turn.load(Ordering::Relaxed) && self.owes_a_turn.swap(false, Ordering::Relaxed) {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -87,9 +113,8 @@ impl Shared {
     pub(super) fn flush(&self) -> oneshot::Receiver<()> {
         let (reply, answer) = oneshot::channel();
         let mut desk = self.desk();
-        if let Err(SendError::Failed(cause)) = desk.accumulator.close_all() {
-            self.count(0, &cause);
-        }
+        // What can't be closed is counted below.
+        _ = desk.accumulator.close_all();
         if !desk.deserted {
             desk.flushes.push(reply);
         }
@@ -97,9 +122,17 @@ impl Shared {
         answer
     }
 
-    /// The task is gone: nothing more is taken, and nobody waits for it.
-    pub(super) fn desert(&self) {
+    /// The task is going: nothing more is taken. What was taken before, open or closed, is to be counted, and then whoever
+    /// waits is let [`go`](Self::desert). Who asks in between waits for that, too.
+    pub(super) fn leave(&self) -> Taken {
+        let mut desk = self.desk();
         self.link.fail(ended());
+        _ = desk.accumulator.close_all();
+        self.carry(&mut desk)
+    }
+
+    /// The task is gone, and everything is counted: nobody waits for it.
+    pub(super) fn desert(&self) {
         let mut desk = self.desk();
         desk.deserted = true;
         desk.flushes.clear();
@@ -109,9 +142,15 @@ impl Shared {
     pub(super) fn take(&self) -> Taken {
         let over = self.is_over();
         let mut desk = self.desk();
-        // What can't be closed has failed the link.
         _ = if over { desk.accumulator.close_all() } else { desk.accumulator.close_lingering() };
         desk.woken = false;
+        desk.waits = false;
+        self.carry(&mut desk)
+    }
+
+    /// Carries off what lies on the desk, and counts what could not be closed.
+    fn carry(&self, desk: &mut Desk) -> Taken {
+        self.count_lost(desk);
         let flushes = std::mem::take(&mut desk.flushes);
         Taken { batches: desk.accumulator.closed().unwrap_or_default(), flushes }
     }
@@ -120,8 +159,9 @@ impl Shared {
     /// answer or the time that lets that one leave brings the task anyway.
     pub(super) fn lingers_until(&self) -> Option<Moment> {
         let mut desk = self.desk();
-        desk.timed = desk.accumulator.is_open();
-        desk.accumulator.lingers_until()
+        let until = desk.accumulator.lingers_until();
+        desk.timed = until.is_some();
+        until
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -132,6 +172,13 @@ impl Shared {
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.wake.notify_one();
+    }
+
+    /// Counts what could not be closed. Before the desk is free again, so that the next flush tells it.
+    fn count_lost(&self, desk: &mut Desk) {
+        if let Some(Lost { records, cause }) = desk.accumulator.lost() {
+            self.count(records, &cause);
+        }
     }
 
     /// Counts records that are not stored.

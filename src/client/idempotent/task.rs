@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
-use super::state::Shared;
+use super::state::{Shared, Taken};
 use crate::{
     client::{
         error::ClientError,
@@ -144,20 +144,24 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// At the end of the producer nothing is left; where the runtime ends first, what was sent may be stored.
+    /// At the end of the producer nothing is left; where the runtime ends first, or the task panics, what was sent may be
+    /// stored. Those who wait for a flush are let go when everything is counted, for they look at that then.
     fn drop(&mut self) {
-        let lost = self.shared.take().batches;
-        for sealed in lost {
+        let Taken { batches, flushes } = self.shared.leave();
+        for sealed in batches {
             let deadline = sealed.since;
             _ = self.held.take(sealed, deadline);
         }
-        let cause =
-            Cause::new(CauseKind::OutcomeUnknown, "the runtime ended before the records were acknowledged");
+        let sent =
+            Cause::new(CauseKind::OutcomeUnknown, "the producer's task ended before they were acknowledged");
+        let unsent = Cause::new(CauseKind::Dropped, "the producer's task ended before they were sent");
         for batch in self.held.names() {
+            let cause = if self.held.was_sent(batch) { &sent } else { &unsent };
             let records = self.release(batch, Err(cause.clone()));
-            self.shared.count(records, &cause);
+            self.shared.count(records, cause);
         }
         self.shared.desert();
+        drop(flushes);
     }
 }
 
