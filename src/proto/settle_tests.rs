@@ -238,3 +238,14 @@ fn a_groups_partition_is_waited_for_where_it_may_be_looked_at() {
     producers_of(&mut records, vec![ProducersSeen::NothingOpen, ProducersSeen::Denied]);
     assert!(matches!(records.result(), Some(Err(SettleError::Denied { .. }))));
 }
+
+#[test]
+fn without_an_answer_about_the_topic_nothing_that_is_not_open_is_settled() {
+    let mut settle = machine();
+    settle.poll_effect();
+    settle.handle(Moment(0), SettleInput::Topics(vec![PartitionMeta::NotKnown; 2])).unwrap();
+    if let Some(SettleEffect::DescribeProducers(places)) = settle.poll_effect() {
+        settle.handle(Moment(0), SettleInput::Producers(vec![ProducersSeen::NothingOpen; places.len()])).unwrap();
+    }
+    assert_eq!(settle.result(), None, "the topic may be another one, in which nothing of ours is open");
+}
