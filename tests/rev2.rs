@@ -159,3 +159,20 @@ async fn the_commits_of_two_subtasks_do_not_wait_for_each_other() {
         assert!(done.is_ok(), "{name}: a commit waited for another subtask's");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_barrier_does_not_wait_for_a_coordinator_that_it_does_not_need() {
+    let b = Bench::with(BrokerConfig { nodes: 3, ..BrokerConfig::default() }).await;
+    b.broker.create_topic_on("lonely", vec![vec![3]]).unwrap();
+    let topic = b.client.topic("lonely").await.unwrap();
+    let id =
+        (0..).map(|i| format!("id{i}")).find(|id| b.broker.transaction_coordinator(id) == Some(1)).unwrap();
+    let mut transaction = b.producer(&id).init().await.unwrap().begin();
+    transaction.send(&topic, Some(0), RecordRef::value(b"1")).await.unwrap();
+    transaction.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    b.broker.freeze_node(1).unwrap();
+    let prepared = tokio::time::timeout(Duration::from_secs(8), transaction.prepare()).await;
+    b.broker.thaw_node(1);
+    assert!(matches!(prepared, Ok(Ok(Prepared::Ready(_)))), "{prepared:?}");
+}
