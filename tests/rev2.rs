@@ -64,7 +64,11 @@ async fn a_commit_whose_coordinator_took_long_to_find_looks_at_leaders_of_now() 
     tokio::time::sleep(Duration::from_millis(300)).await;
     b.broker.take_leader(&TopicPartition::new("lonely", 0)).unwrap();
     let result = within(commit).await.unwrap();
-    assert_eq!(b.broker.requests(Api::EndTxn), 0, "EndTxn was sent while a partition had no leader: {result:?}");
+    assert_eq!(
+        b.broker.requests(Api::EndTxn),
+        0,
+        "EndTxn was sent while a partition had no leader: {result:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
