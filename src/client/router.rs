@@ -548,6 +548,8 @@ fn adopted(state: &State, (place, purpose): &(Place, Purpose), address: &Address
 /// False where nothing was told: what is known of the topic is as old as before.
 fn learn_topic(cluster: &mut Cluster, topic: &TopicMetadata) -> bool {
     match topic.verdict {
+        // A topic that is just being made.
+        MetadataVerdict::Known | MetadataVerdict::Leaderless if topic.partitions.is_empty() => false,
         MetadataVerdict::Known | MetadataVerdict::Leaderless => {
             let leaders =
                 topic.partitions.iter().map(|p| (p.index, Leader { node: p.leader, epoch: p.leader_epoch }));
