@@ -164,6 +164,21 @@ async fn many_checkpoints_use_the_connections_and_ids_of_a_few() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_does_not_wait_for_an_end_that_is_answered_late() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let first = b.prepared("a", &["1"]).await;
+    let second = b.prepared("b", &["2"]).await;
+    b.fault(Api::EndTxn, Reaction::Delay(Duration::from_secs(4)));
+    let slow = tokio::spawn(b.client.resume(first).connection(0).commit());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let behind = tokio::spawn(b.client.resume(second).connection(0).commit());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let written = tokio::time::timeout(Duration::from_secs(2), b.open("c", &["3"])).await;
+    assert!(!slow.is_finished() && !behind.is_finished());
+    assert!(written.is_ok(), "a writer waited for somebody else's EndTxn");
+}
+
 fn used(b: &Bench) -> BTreeSet<u64> {
     b.broker.journal().iter().map(|entry| entry.connection).collect()
 }

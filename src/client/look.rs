@@ -45,10 +45,12 @@ pub(crate) async fn partitions(router: &Router, partitions: &[TopicPartition]) -
         match topic.verdict {
             MetadataVerdict::Known | MetadataVerdict::Leaderless => {
                 let leader = topic.partitions.iter().find(|q| q.index == p.partition).map(|q| q.leader);
-                leader.map_or(PartitionMeta::Missing, |leader| PartitionMeta::Known {
-                    topic_id: topic.id,
-                    leader,
-                })
+                match leader {
+                    Some(leader) => PartitionMeta::Known { topic_id: topic.id, leader },
+                    // A topic that is just being made may be told without its partitions.
+                    None if topic.partitions.is_empty() => PartitionMeta::NotKnown,
+                    None => PartitionMeta::Missing,
+                }
             }
             MetadataVerdict::Missing => PartitionMeta::Missing,
             MetadataVerdict::Denied => PartitionMeta::Denied,

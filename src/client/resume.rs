@@ -58,8 +58,8 @@ impl ResumeBuilder {
         }
     }
 
-    /// Leaders that were asked for since then need not be asked for again. Default: since a moment before the call, so that
-    /// a commit that follows its checkpoint goes by what was asked at the barrier.
+    /// Leaders that were asked for since then, and a moment ago at most, need not be asked for again. Default: since a moment
+    /// before the call, so that a commit that follows its checkpoint goes by what was asked at the barrier.
     fn seen_from(self, moment: Moment) -> Self {
         Self { seen_from: Some(moment), ..self }
     }
@@ -177,7 +177,7 @@ struct Driver {
     router: Arc<Router>,
     committable: Arc<Committable>,
     purpose: Purpose,
-    /// Leaders that were asked for since then are good enough.
+    /// Leaders that were asked for since then are good enough, while that is a moment ago.
     seen_from: Moment,
     node: Option<NodeId>,
     next: Option<Identity>,
@@ -239,7 +239,7 @@ impl Driver {
             ResumeEffect::CheckLeaders => {
                 // When it is asked again, time has passed.
                 let from = std::mem::replace(&mut self.seen_from, router.clock.now());
-                leaders(router, committable, from).boxed()
+                leaders(router, committable, place, from).boxed()
             }
             ResumeEffect::EndTxn { version, decision } => {
                 end_txn(router, committable, place, (version, decision)).boxed()
@@ -357,7 +357,17 @@ async fn end_txn(
     }
 }
 
-async fn leaders(router: Arc<Router>, committable: Arc<Committable>, from: Moment) -> Learned {
+async fn leaders(
+    router: Arc<Router>,
+    committable: Arc<Committable>,
+    place: Option<Place>,
+    from: Moment,
+) -> Learned {
+    // The end waits for its connection anyway, and what is known of leaders must not grow old meanwhile.
+    if let Some(connection) = place.and_then(|(node, purpose)| router.connection(node, purpose)) {
+        _ = connection.ready().await;
+    }
+    let from = from.max(router.clock.now().before(FRESH));
     let asked: Vec<_> = committable.partitions.iter().map(|p| (p.topic_partition(), p.topic_id)).collect();
     match look::partitions_since(&router, &asked, from).await {
         Some(partitions) => ResumeInput::Partitions(partitions).into(),

@@ -71,7 +71,7 @@ type Address = (Arc<str>, u16);
 struct State {
     cluster: Cluster,
     health: Health<Address>,
-    /// When a topic's metadata was told last, and the brokers.
+    /// When a topic's leaders were told last, and the brokers.
     topics_at: HashMap<TopicName, Moment>,
     brokers_at: Option<Moment>,
     connections: HashMap<(Place, Purpose), Slot>,
@@ -197,7 +197,7 @@ impl Router {
         if !asked || state.cluster.topic_id(&partition.topic) != id {
             return false;
         }
-        let Some(node) = state.cluster.leader(partition) else { return false };
+        let Some(node) = state.cluster.undoubted_leader(partition) else { return false };
         let lost = |((place, _), slot): (&(Place, Purpose), &Slot)| {
             *place == Place::Node(node) && slot.connection.is_closed()
         };
@@ -266,6 +266,10 @@ impl Router {
                 let connection = slot.connection.clone();
                 state.connections.insert(key, slot);
                 return connection;
+            }
+            // The new connection must not hide that the broker may have been away.
+            if let (true, Place::Node(node)) = (slot.connection.is_closed(), &key.0) {
+                state.cluster.doubt_leaders_at(*node);
             }
             // A connection that lived for a while was a good one; it is replaced at once.
             if slot.address == address && now.since(slot.opened) < Duration::from_secs(10) {
@@ -416,8 +420,9 @@ impl Router {
         state.brokers_at = Some(asked);
         state.adopt(&self.config.bootstrap);
         for topic in &answer.topics {
-            learn_topic(&mut state.cluster, topic);
-            state.topics_at.insert(topic.name.clone(), asked);
+            if learn_topic(&mut state.cluster, topic) {
+                state.topics_at.insert(topic.name.clone(), asked);
+            }
         }
         Ok(answer)
     }
@@ -540,19 +545,26 @@ fn adopted(state: &State, (place, purpose): &(Place, Purpose), address: &Address
     }
 }
 
-fn learn_topic(cluster: &mut Cluster, topic: &TopicMetadata) {
+/// False where nothing was told: what is known of the topic is as old as before.
+fn learn_topic(cluster: &mut Cluster, topic: &TopicMetadata) -> bool {
     match topic.verdict {
+        // A topic that is just being made.
+        MetadataVerdict::Known | MetadataVerdict::Leaderless if topic.partitions.is_empty() => false,
         MetadataVerdict::Known | MetadataVerdict::Leaderless => {
             let leaders =
                 topic.partitions.iter().map(|p| (p.index, Leader { node: p.leader, epoch: p.leader_epoch }));
             cluster.learn_topic(topic.name.clone(), topic.id, leaders);
+            true
         }
-        MetadataVerdict::Missing => cluster.forget_topic(&topic.name),
+        MetadataVerdict::Missing => {
+            cluster.forget_topic(&topic.name);
+            true
+        }
         MetadataVerdict::Retry
         | MetadataVerdict::Denied
         | MetadataVerdict::InvalidName
         | MetadataVerdict::Rebootstrap
-        | MetadataVerdict::Failed => {}
+        | MetadataVerdict::Failed => false,
     }
 }
 

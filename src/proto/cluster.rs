@@ -140,6 +140,13 @@ impl Cluster {
         self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?.leader.node
     }
 
+    /// The leader of a partition, if nothing was heard that speaks against it.
+    #[must_use]
+    pub fn undoubted_leader(&self, partition: &TopicPartition) -> Option<NodeId> {
+        let known = self.topics.get(&partition.topic)?.partitions.get(&partition.partition)?;
+        known.leader.node.filter(|_| !known.doubted)
+    }
+
     /// A broker that was asked as the leader of a partition says that it is not. If it is believed to be, that is in doubt.
     pub fn doubt_leader(&mut self, partition: &TopicPartition, node: NodeId) {
         let known = self.topics.get_mut(&partition.topic);
@@ -280,8 +287,11 @@ mod tests {
         assert_eq!(then(c, truth), Some(NodeId(2)));
         // What is told next is believed as anything else is.
         let mut c = told(lie);
+        assert_eq!(c.undoubted_leader(&p), Some(NodeId(2)));
         c.doubt_leader(&p, NodeId(2));
+        assert_eq!((c.undoubted_leader(&p), c.leader(&p)), (None, Some(NodeId(2))));
         c.learn_topic("t".into(), id, [(0, truth)]);
+        assert_eq!(c.undoubted_leader(&p), Some(NodeId(1)));
         assert_eq!(then(c, leader(2, 4)), Some(NodeId(1)));
     }
 

@@ -326,7 +326,7 @@ impl Settle {
             }
             (State::Topics(asked), SettleInput::Topics(metas)) if asked.len() == metas.len() => {
                 let asked = asked.clone();
-                self.topics(&asked, &metas);
+                self.topics(now, &asked, &metas);
             }
             (State::Producers(asked), SettleInput::Producers(seen)) if asked.len() == seen.len() => {
                 let asked = asked.clone();
@@ -393,7 +393,7 @@ impl Settle {
         self.state = State::Topics(open);
     }
 
-    fn topics(&mut self, asked: &[usize], metas: &[PartitionMeta]) {
+    fn topics(&mut self, now: Moment, asked: &[usize], metas: &[PartitionMeta]) {
         let mut left = Vec::new();
         for (place, meta) in asked.iter().zip(metas) {
             let stored = self.target.partitions[*place].topic_id;
@@ -405,15 +405,17 @@ impl Settle {
                     self.known[*place] = Known::Gone;
                 }
                 PartitionMeta::Denied if self.is_beside(*place) => self.known[*place] = Known::Settled,
+                // It may be another topic by now, on which nothing of ours is open.
+                PartitionMeta::NotKnown if stored.is_known() => self.known[*place] = Known::Nothing,
                 PartitionMeta::Known { .. } | PartitionMeta::Denied | PartitionMeta::NotKnown => {
                     left.push(*place);
                 }
             }
         }
-        if left.is_empty() {
-            return self.judge_end();
+        if !left.is_empty() {
+            return self.ask_producers(left);
         }
-        self.ask_producers(left);
+        self.go_on(now);
     }
 
     fn ask_producers(&mut self, places: Vec<usize>) {
@@ -448,8 +450,7 @@ impl Settle {
         }
         let hanging: Vec<_> = self.hanging();
         if hanging.is_empty() {
-            let waits = self.known.contains(&Known::Nothing);
-            return if waits { self.wait(now) } else { self.judge_end() };
+            return self.go_on(now);
         }
         match self.coordinator {
             Coordinator::Finished => {
@@ -496,6 +497,11 @@ impl Settle {
 
     fn wait(&mut self, now: Moment) {
         self.state = State::Waiting(now.after(self.backoff.next_wait()));
+    }
+
+    /// Nothing is known to be open: waits for what is not known yet.
+    fn go_on(&mut self, now: Moment) {
+        if self.known.contains(&Known::Nothing) { self.wait(now) } else { self.judge_end() }
     }
 
     /// Nothing is open any more, as far as it can be seen.

@@ -238,3 +238,46 @@ fn a_groups_partition_is_waited_for_where_it_may_be_looked_at() {
     producers_of(&mut records, vec![ProducersSeen::NothingOpen, ProducersSeen::Denied]);
     assert!(matches!(records.result(), Some(Err(SettleError::Denied { .. }))));
 }
+
+#[test]
+fn without_an_answer_about_its_topic_a_partition_is_not_settled() {
+    let mut settle = machine();
+    settle.poll_effect();
+    // The topic may be another one, on which nothing of ours is open: producers say nothing about it.
+    let asked = give(&mut settle, SettleInput::Topics(vec![known(), PartitionMeta::NotKnown]));
+    assert_eq!(asked, Some(SettleEffect::DescribeProducers(vec![0])));
+    let asked = give(&mut settle, SettleInput::Producers(vec![ProducersSeen::NothingOpen]));
+    assert_eq!(asked, Some(SettleEffect::CheckTopics(vec![1])));
+    let asked = give(&mut settle, SettleInput::Topics(vec![PartitionMeta::NotKnown]));
+    assert_eq!(asked, Some(SettleEffect::CheckTopics(vec![1])));
+    settle.handle(Moment(0).after(SETTLE_PATIENCE), SettleInput::Tick).unwrap();
+    let left = |p: &[TopicPartition]| p.len() == 1 && p[0].partition == 1;
+    assert!(
+        matches!(settle.result(), Some(Err(SettleError::Pending { partitions })) if left(partitions)),
+        "{:?}",
+        settle.result()
+    );
+}
+
+/// What was seen open before the coordinator was done is not seen again while its topic is not known.
+#[test]
+fn nothing_hangs_on_a_topic_that_is_not_known_now() {
+    let mut settle = machine();
+    still(&mut settle, vec![open(5), open(10)]);
+    give(&mut settle, view(CoordinatorState::CompleteCommit));
+    give(&mut settle, SettleInput::Topics(vec![known(), PartitionMeta::NotKnown]));
+    let asked = give(&mut settle, SettleInput::Producers(vec![ProducersSeen::NothingOpen]));
+    assert_eq!(asked, Some(SettleEffect::CheckTopics(vec![1])));
+    assert_eq!(settle.result(), None);
+}
+
+/// Brokers without topic ids can't tell one made anew from the old one.
+#[test]
+fn without_a_stored_topic_id_the_producers_are_asked_in_any_case() {
+    let mut target = target();
+    target.partitions.iter_mut().for_each(|p| p.topic_id = TopicId::UNKNOWN);
+    let mut settle = Settle::new(Moment(0), target, SETTLE_PATIENCE, 1);
+    settle.poll_effect();
+    let asked = give(&mut settle, SettleInput::Topics(vec![PartitionMeta::NotKnown; 2]));
+    assert_eq!(asked, Some(SettleEffect::DescribeProducers(vec![0, 1])));
+}

@@ -456,6 +456,7 @@ mod tests {
     use tracing::{Event, Level, Metadata, Subscriber, span};
 
     use super::*;
+    use crate::wire::fetch::FetchPartition;
 
     /// Counts warnings.
     #[derive(Clone, Default)]
@@ -494,5 +495,53 @@ mod tests {
             }
         });
         assert_eq!(told, [8, 68]);
+    }
+
+    #[test]
+    fn what_lies_before_the_position_as_a_whole_stops_nothing_and_brings_nothing_back() {
+        use crate::{
+            record::{Compression, RecordRef},
+            wire::batch::{BatchBuilder, Stamp},
+        };
+        let mut builder = BatchBuilder::with_buffer(Vec::new());
+        builder.append(&RecordRef::value(b"x"), 0).unwrap();
+        let mut sealed = builder.seal(Compression::None).unwrap();
+        sealed.stamp(Stamp::Anonymous);
+        let records = sealed.freeze();
+        let payload = || {
+            let records = records.clone();
+            Fetched::Payload(FetchPartition {
+                index: 0,
+                error_code: 0,
+                high_watermark: 9,
+                last_stable_offset: 9,
+                log_start_offset: 0,
+                aborted_transactions: None,
+                preferred_read_replica: None,
+                diverging: None,
+                current_leader: None,
+                records,
+            })
+        };
+        let how = (Isolation::Uncommitted, OutOfRangePolicy::Error);
+        let now = Moment::default();
+        for early in [false, true] {
+            let mut p = Partition::new(TopicPartition::new("t", 0), Start::Offset(5), 1);
+            p.step = Step::Idle;
+            let first = p.ask(&FetchSettings::default());
+            p.fetched(now, how, (first.at, payload())).unwrap();
+            assert_eq!(p.step, Step::Buffered);
+            let ahead = p.wants(now).then(|| p.ask(&FetchSettings::default()));
+            let ahead = ahead.map(|w| w.at);
+            if let (true, Some(at)) = (early, ahead) {
+                p.fetched(now, how, (at, payload())).unwrap();
+            }
+            while !matches!(p.next_records(now).unwrap(), Next::Nothing) {}
+            if let (false, Some(at)) = (early, ahead) {
+                p.fetched(now, how, (at, payload())).unwrap();
+            }
+            while !matches!(p.next_records(now).unwrap(), Next::Nothing) {}
+            assert_eq!((p.position(), p.step), (Some(5), Step::Idle), "early: {early}, ahead: {ahead:?}");
+        }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,13 +26,25 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Together(Mutex<HashMap<NodeId, Arc<AtNode>>>);
 
+type Profiles = Gather<(), Result<BrokerProfile, CallError>>;
+
 type Transactions = Arc<Vec<(TransactionalId, Described)>>;
 
 #[derive(Debug, Default)]
 struct AtNode {
-    profiles: Gather<(), Result<BrokerProfile, CallError>>,
+    profiles: Profiles,
+    /// The same on one connection alone, by those who can't wait for another one.
+    own_profiles: Mutex<HashMap<Purpose, Arc<Profiles>>>,
     transactions: Gather<TransactionalId, Result<Transactions, CallError>>,
     producers: Gather<Vec<TopicPartition>, Arc<Vec<PartitionProducers>>>,
+}
+
+impl AtNode {
+    fn own_profiles(&self, purpose: Purpose) -> Arc<Profiles> {
+        // Entries are only ever added whole.
+        let mut own = self.own_profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(own.entry(purpose).or_default())
+    }
 }
 
 impl Together {
@@ -71,7 +87,24 @@ impl Router {
             self.state().profiles.insert(node, (now, profile.clone()));
             Ok(profile)
         };
-        self.together.at(node).profiles.ask((), ask).await
+        let (at, asked_here) = (self.together.at(node), AtomicBool::new(false));
+        let put = |questions| {
+            asked_here.store(true, Ordering::Relaxed);
+            ask(questions)
+        };
+        let mut together = pin!(at.profiles.ask((), put));
+        if let Ok(told) = tokio::time::timeout(FRESH, &mut together).await {
+            return told;
+        }
+        if asked_here.load(Ordering::Relaxed) {
+            return together.await;
+        }
+        // Whoever asks for all may wait behind an end that is answered late: that is a matter of his connection alone.
+        let own = at.own_profiles(purpose);
+        tokio::select! {
+            told = together => told,
+            told = own.ask((), ask) => told,
+        }
     }
 
     /// Sees to it that what a broker can do is known for a while, for somebody who is going to want it.

@@ -13,8 +13,9 @@
 //! - Only the answer "done" for this very identity, or evidence, is a success. A refusal is never taken for a loss,
 //!   and no answer is never taken for either: the same request goes out again, never the opposite one. Sending it
 //!   again burns nothing that is still needed, for nothing else will be written under this identity.
-//! - An EndTxn 5 is sent only after the coordinator's own connection told a level above 0. A broker at level 0 that
-//!   gets one leaves the id unusable; there the transaction is described first, and ended with version 4 if open.
+//! - An EndTxn 5 is sent only after the coordinator's own connection told a level above 0, and told it again after each wait. A
+//!   broker at level 0 that gets one leaves the id unusable; there the transaction is described first, and ended with version
+//!   4 if open.
 
 mod facts;
 mod judge;
@@ -73,12 +74,19 @@ enum Why {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Finding,
-    Level,
+    /// Where it leads if the level is what it was.
+    Level(Option<Step>),
     Describing(Why),
     Leaders,
     Ending,
-    Reading { coordinator: CoordinatorSaw, seen: Vec<Seen> },
-    Waiting { until: Moment, then: Step },
+    Reading {
+        coordinator: CoordinatorSaw,
+        seen: Vec<Seen>,
+    },
+    Waiting {
+        until: Moment,
+        then: Step,
+    },
     Done(Result<Outcome, CommitError>),
 }
 
@@ -169,7 +177,10 @@ impl Resume {
             (State::Done(_), _) => return Err(Misuse),
             (_, ResumeInput::Tick) => self.tick(now),
             (State::Finding, ResumeInput::Coordinator(verdict)) => self.coordinator(now, verdict),
-            (State::Level, ResumeInput::FeatureLevel(level)) => self.feature_level(now, level),
+            (State::Level(behind), ResumeInput::FeatureLevel(level)) => {
+                let behind = *behind;
+                self.feature_level(now, level, behind);
+            }
             (State::Describing(why), ResumeInput::Described(described)) => {
                 let why = *why;
                 self.described(now, why, described);
@@ -186,12 +197,12 @@ impl Resume {
                 self.note(now, PendingCause::EvidenceUnavailable);
             }
             (
-                State::Finding | State::Level | State::Describing(_) | State::Leaders | State::Ending,
+                State::Finding | State::Level(_) | State::Describing(_) | State::Leaders | State::Ending,
                 ResumeInput::NoAnswer,
             ) => self.no_answer(now),
             (
                 State::Finding
-                | State::Level
+                | State::Level(_)
                 | State::Describing(_)
                 | State::Leaders
                 | State::Ending
@@ -215,7 +226,7 @@ impl Resume {
             State::Done(_) => return None,
             State::Waiting { until, .. } => Some(*until),
             State::Reading { seen, .. } => seen.iter().filter_map(|s| s.until()).min(),
-            State::Finding | State::Level | State::Describing(_) | State::Leaders | State::Ending => None,
+            State::Finding | State::Level(_) | State::Describing(_) | State::Leaders | State::Ending => None,
         };
         let own = self.deadline.min(self.slow_at);
         Some(wait.map_or(own, |wait| wait.min(own)))
@@ -227,7 +238,7 @@ impl Resume {
         match &self.state {
             State::Done(result) => Some(result),
             State::Finding
-            | State::Level
+            | State::Level(_)
             | State::Describing(_)
             | State::Leaders
             | State::Ending
@@ -274,7 +285,7 @@ impl Resume {
         match &mut self.state {
             State::Waiting { until, then } if *until <= now => {
                 let then = *then;
-                self.take(now, then);
+                self.after_wait(now, then);
             }
             State::Reading { seen, .. } => {
                 let due =
@@ -289,7 +300,7 @@ impl Resume {
             }
             State::Waiting { .. }
             | State::Finding
-            | State::Level
+            | State::Level(_)
             | State::Describing(_)
             | State::Leaders
             | State::Ending
@@ -312,16 +323,34 @@ impl Resume {
         match self.pinned() {
             // The level matters for version 5 alone: version 4 and older mean the same at every level.
             Some(version) if version < V2_END_TXN => self.before_end(now),
-            Some(_) | None => {
-                self.state = State::Level;
-                self.effects.push_back(ResumeEffect::ReadFeatureLevel);
-            }
+            Some(_) | None => self.read_level(None),
         }
     }
 
-    fn feature_level(&mut self, now: Moment, level: i16) {
-        self.level = Some(level);
-        self.before_end(now);
+    fn read_level(&mut self, behind: Option<Step>) {
+        self.state = State::Level(behind);
+        self.effects.push_back(ResumeEffect::ReadFeatureLevel);
+    }
+
+    fn feature_level(&mut self, now: Moment, level: i16, behind: Option<Step>) {
+        let same = self.level.replace(level) == Some(level);
+        match behind.filter(|_| same) {
+            Some(step) => self.take(now, step),
+            None => self.before_end(now),
+        }
+    }
+
+    /// While it waited, operators may have changed the level, and an EndTxn 5 at level 0 would leave the id unusable.
+    fn after_wait(&mut self, now: Moment, then: Step) {
+        let leads_to_end = match then {
+            Step::Describe(Why::First) | Step::CheckLeaders | Step::End => true,
+            // Both lead to a lookup, or to evidence.
+            Step::Describe(Why::Evidence) | Step::Find => false,
+        };
+        if leads_to_end && self.pinned().is_none_or(|version| version >= V2_END_TXN) {
+            return self.read_level(Some(then));
+        }
+        self.take(now, then);
     }
 
     /// Describes first where that is asked for or needed, and only until an EndTxn was sent, except at level 0.
@@ -385,7 +414,7 @@ impl Resume {
             State::Leaders => (Step::CheckLeaders, PendingCause::NoAnswerYet),
             // The refusal that asked for evidence stands: after a new lookup the end is tried again, and refused
             // again, which costs two round trips and is always right.
-            State::Level
+            State::Level(_)
             | State::Describing(_)
             | State::Ending
             | State::Reading { .. }

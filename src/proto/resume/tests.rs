@@ -356,6 +356,35 @@ fn the_end_waits_for_leaders_while_half_of_the_timeout_is_left() {
 }
 
 #[test]
+fn after_each_wait_the_level_is_read_again_before_version_5_is_sent() {
+    let meta = |leader| PartitionMeta::Known { topic_id: TopicId([1; 16]), leader };
+    let mut bench = Bench::new(Some(5), ResumeOptions { leaderless: Leaderless::Wait, ..options() });
+    bench.found();
+    assert_eq!(bench.give(ResumeInput::FeatureLevel(2)), [ResumeEffect::CheckLeaders]);
+    let leaderless = || ResumeInput::Partitions(vec![meta(Some(NodeId(1))), meta(None)]);
+    let asked = bench.give(leaderless());
+    assert_eq!(asked, [ResumeEffect::Alarm(Alarm::Leaderless), ResumeEffect::ReadFeatureLevel]);
+    assert_eq!(bench.give(ResumeInput::FeatureLevel(2)), [ResumeEffect::CheckLeaders]);
+    assert_eq!(bench.give(leaderless()), [ResumeEffect::ReadFeatureLevel]);
+    assert_eq!(bench.give(ResumeInput::FeatureLevel(0)), [ResumeEffect::Describe], "operators went back");
+    assert_eq!(bench.give(view(CoordinatorState::Ongoing, START, 7, 3)), [ResumeEffect::CheckLeaders]);
+    assert_eq!(bench.give(ResumeInput::Partitions(vec![meta(Some(NodeId(1))); 2])), end(4));
+
+    for version in [Some(5), None] {
+        let mut bench = Bench::new(version, options());
+        bench.found();
+        bench.give(ResumeInput::FeatureLevel(2));
+        if version.is_none() {
+            bench.give(view(CoordinatorState::Ongoing, START, 7, 3));
+        }
+        for busy in [ResumeVerdict::Concurrent, ResumeVerdict::Loading] {
+            assert_eq!(bench.give(ResumeInput::EndTxn(busy)), [ResumeEffect::ReadFeatureLevel]);
+            assert_eq!(bench.give(ResumeInput::FeatureLevel(2)), end(5), "as before");
+        }
+    }
+}
+
+#[test]
 fn an_abort_is_satisfied_by_any_abort_and_told_of_a_commit() {
     let abort = || ResumeOptions { decision: Decision::Abort, ..options() };
     let mut bench = refused(abort());
