@@ -63,8 +63,9 @@ const ABANDON_AFTER: Duration = Duration::from_secs(60);
 pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
-    let TransactionalProducer { shared, next, ahead } = producer;
-    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead));
+    let is_old = producer.is_old();
+    let TransactionalProducer { shared, next, ahead, .. } = producer;
+    let task = run(Arc::clone(&shared), Arc::clone(&link), received, (next, ahead, is_old));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
@@ -74,7 +75,7 @@ async fn run(
     shared: Arc<Shared>,
     link: Arc<Link>,
     mut commands: mpsc::UnboundedReceiver<Command>,
-    (next, ahead): (Next, Option<Ahead>),
+    (next, ahead, is_old): (Next, Option<Ahead>, bool),
 ) {
     let (next, early) = {
         let mut early = VecDeque::new();
@@ -83,6 +84,7 @@ async fn run(
                 Some(ahead) => ahead.reached(next).await,
                 None => next,
             };
+            let next = if is_old { next.old() } else { next };
             (next, producer::identity_for(&shared, next).await)
         });
         loop {

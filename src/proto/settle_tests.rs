@@ -245,7 +245,9 @@ fn without_an_answer_about_the_topic_nothing_that_is_not_open_is_settled() {
     settle.poll_effect();
     settle.handle(Moment(0), SettleInput::Topics(vec![PartitionMeta::NotKnown; 2])).unwrap();
     if let Some(SettleEffect::DescribeProducers(places)) = settle.poll_effect() {
-        settle.handle(Moment(0), SettleInput::Producers(vec![ProducersSeen::NothingOpen; places.len()])).unwrap();
+        settle
+            .handle(Moment(0), SettleInput::Producers(vec![ProducersSeen::NothingOpen; places.len()]))
+            .unwrap();
     }
     assert_eq!(settle.result(), None, "the topic may be another one, in which nothing of ours is open");
 }

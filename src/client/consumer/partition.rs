@@ -499,7 +499,10 @@ mod tests {
 
     #[test]
     fn what_lies_before_the_position_as_a_whole_stops_nothing_and_brings_nothing_back() {
-        use crate::{record::{Compression, RecordRef}, wire::batch::{BatchBuilder, Stamp}};
+        use crate::{
+            record::{Compression, RecordRef},
+            wire::batch::{BatchBuilder, Stamp},
+        };
         let mut builder = BatchBuilder::with_buffer(Vec::new());
         builder.append(&RecordRef::value(b"x"), 0).unwrap();
         let mut sealed = builder.seal(Compression::None).unwrap();
@@ -508,8 +511,16 @@ mod tests {
         let payload = || {
             let records = records.clone();
             Fetched::Payload(FetchPartition {
-                index: 0, error_code: 0, high_watermark: 9, last_stable_offset: 9, log_start_offset: 0,
-                aborted_transactions: None, preferred_read_replica: None, diverging: None, current_leader: None, records,
+                index: 0,
+                error_code: 0,
+                high_watermark: 9,
+                last_stable_offset: 9,
+                log_start_offset: 0,
+                aborted_transactions: None,
+                preferred_read_replica: None,
+                diverging: None,
+                current_leader: None,
+                records,
             })
         };
         let how = (Isolation::Uncommitted, OutOfRangePolicy::Error);
