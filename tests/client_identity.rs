@@ -202,3 +202,25 @@ async fn a_coordinator_that_never_comes_names_the_settings_that_may_keep_it() {
     b.broker.move_coordinator("a", 1).unwrap();
     b.producer("a").init().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_identity_that_was_got_long_ago_is_got_anew() {
+    for profile in both() {
+        let name = profile.name;
+        let b = Bench::in_memory(profile).await;
+        for id in ["prefetched", "committed"] {
+            let mut producer = b.producer(id).lazy();
+            if id == "committed" {
+                let mut first = producer.begin();
+                b.write(&mut first, &["first"]).await;
+                producer = first.commit().await.unwrap();
+            }
+            producer.prefetch().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(7200)).await;
+            assert!(b.broker.expire_transactional_id(id), "{name} {id}");
+            let mut transaction = producer.begin();
+            b.write(&mut transaction, &["x"]).await;
+            transaction.commit().await.unwrap_or_else(|e| panic!("{name} {id}: {e:?}"));
+        }
+    }
+}

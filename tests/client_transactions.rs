@@ -373,3 +373,21 @@ async fn partitions_that_a_topic_gets_are_written_by_the_open_transaction() {
         assert_eq!(b.committed().await, ["old", "new-0", "new-1", "new-2", "new-3"]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_barrier_does_not_wait_for_a_coordinator_that_it_does_not_need() {
+    let b = Bench::with(BrokerConfig { nodes: 3, ..BrokerConfig::default() }).await;
+    b.broker.create_topic_on("elsewhere", vec![vec![3]]).unwrap();
+    let topic = b.client.topic("elsewhere").await.unwrap();
+    let coordinated_by_1 = |id: &String| b.broker.transaction_coordinator(id) == Some(1);
+    let id = (0..).map(|i| format!("id{i}")).find(coordinated_by_1).unwrap();
+    let mut transaction = b.producer(&id).init().await.unwrap().begin();
+    transaction.send(&topic, Some(0), RecordRef::value(b"1")).await.unwrap();
+    // Its start is told in the meantime, which is all that is wanted of the coordinator.
+    transaction.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    b.broker.freeze_node(1).unwrap();
+    let prepared = within(transaction.prepare()).await;
+    b.broker.thaw_node(1);
+    assert!(matches!(prepared, Ok(Prepared::Ready(_))), "{prepared:?}");
+}

@@ -187,3 +187,23 @@ async fn registered(b: &Bench) -> BTreeSet<String> {
     let listing = b.client.admin().list_transactions(&Default::default()).await.unwrap();
     listing.transactions.iter().map(|t| t.transactional_id.to_string()).collect()
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn committers_of_one_sink_do_not_wait_for_each_other() {
+    for profile in both() {
+        let name = profile.name;
+        let b = Bench::new(profile).await;
+        let (first, second) = (b.prepared("a", &["1"]).await, b.prepared("b", &["2"]).await);
+        let sink = kit::job::sink(&b, &config()).await;
+        // As the runner does: each subtask has a committer of its own.
+        let (one, other) = (sink.committer(), sink.committer());
+        b.fault(Api::EndTxn, Reaction::Delay(LONG));
+        let slow = tokio::spawn(async move { one.commit(vec![first]).await });
+        while b.broker.requests(Api::EndTxn) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        within(other.commit(vec![second])).await;
+        assert!(!slow.is_finished(), "{name}: a commit waited for another subtask's");
+        slow.await.unwrap();
+    }
+}

@@ -180,3 +180,24 @@ async fn no_restart_from_the_newest_checkpoint_is_ever_refused() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_checkpoint_is_refused_though_ids_were_got_ready_since() {
+    for profile in both() {
+        let name = profile.name;
+        let b = Bench::new(profile).await;
+        let config = config(Naming::Pooled);
+        let mut run = Run::start(&b, &config, 1, &Kept::default()).await;
+        run.write(4).await;
+        let older = run.complete().await;
+        run.complete().await;
+        run.write(8).await;
+        run.complete().await;
+        // Without records: the one before is dropped, and its id is free. It is what shows that there is something newer.
+        run.complete().await;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        run.killed().await;
+        let refused = Run::try_start(&b, &config, (1, Together::Whole), &older).await;
+        assert!(matches!(refused, Err(RecoverError::Orphans(_))), "{name}: {:?}", refused.map(|r| r.report));
+    }
+}

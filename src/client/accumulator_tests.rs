@@ -96,7 +96,12 @@ fn batches_that_have_hardly_begun_stay_open_while_more_is_under_way() {
 #[test]
 fn what_has_lingered_leaves_while_more_is_under_way_that_nobody_acknowledges() {
     let topic = Topic::sample("t", 2);
-    let settings = Settings { buffer_bytes: 40 << 10, batch_bytes: 16 << 10, linger: Duration::ZERO, ..Settings::default() };
+    let settings = Settings {
+        buffer_bytes: 40 << 10,
+        batch_bytes: 16 << 10,
+        linger: Duration::ZERO,
+        ..Settings::default()
+    };
     let mut records = accumulator(settings);
     let value = [7; 1024];
     records.append(&topic, Some(1), &RecordRef::value(&value)).unwrap();

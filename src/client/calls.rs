@@ -32,19 +32,12 @@ pub(super) fn replaced(shared: &Shared, ids: &HashMap<TopicName, TopicId>) -> Op
 pub(super) async fn check_topics(shared: &Shared, ids: &HashMap<TopicName, TopicId>, anew: bool) -> Input {
     let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
     let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
-    let topics = async {
-        if !stale.is_empty() {
-            // Without an answer nothing is known against them; the settled check compares once more.
-            _ = shared.router.metadata(Some(stale)).await;
-        }
-    };
-    // The level is wanted next: by this transaction's end, and by the beginning of another.
-    let level = async {
-        if let Ok(Ok(node)) = shared.router.coordinator(&shared.transactional_id).await {
-            shared.router.freshen_profile(node).await;
-        }
-    };
-    futures::future::join(topics, level).await;
+    // The level is wanted next, by this transaction's end and by the beginning of another; nobody waits for it here.
+    shared.freshen_level();
+    if !stale.is_empty() {
+        // Without an answer nothing is known against them; the settled check compares once more.
+        _ = shared.router.metadata(Some(stale)).await;
+    }
     replaced(shared, ids).unwrap_or(Input::TopicsChecked)
 }
 

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     exchange::{InitProducerId, facts},
-    ids::{Identity, TransactionalId},
-    net::{CallError, Clock},
+    ids::{Identity, Moment, TransactionalId},
+    net::{Background, CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
         initialize::{Claim, Effect, Initialize, Input},
@@ -114,6 +114,7 @@ impl ProducerBuilder {
             transactional_id: self.transactional_id,
             config: self.config,
             renewing: Mutex::default(),
+            level: Mutex::default(),
         });
         TransactionalProducer::new(shared, next)
     }
@@ -141,12 +142,28 @@ pub(crate) struct Shared {
     /// The pair for whose renewal a request may have reached a coordinator, without an answer that we saw: whoever
     /// asked may have gone away since.
     renewing: Mutex<Option<Identity>>,
+    /// The last look at the level that was begun beside something else.
+    level: Mutex<Option<Background<()>>>,
 }
 
 impl Shared {
     fn renewing(&self) -> MutexGuard<'_, Option<Identity>> {
         // A whole value, whatever happened elsewhere.
         self.renewing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Sees to it, in the background, that the coordinator's level is known for a while.
+    pub(super) fn freshen_level(&self) {
+        let (router, id) = (Arc::clone(&self.router), self.transactional_id.clone());
+        let look = Background::start(async move {
+            if let Ok(Ok(node)) = router.coordinator(&id).await {
+                router.freshen_profile(node).await;
+            }
+        });
+        // The one before is of no more use.
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
     }
 }
 
@@ -167,6 +184,14 @@ impl Next {
         }
     }
 
+    /// The same after a long time.
+    pub(super) fn old(self) -> Self {
+        match self {
+            Self::Fresh(identity) | Self::Returned(identity) => Self::Used(identity),
+            Self::Bare | Self::Vacant | Self::Used(_) => self,
+        }
+    }
+
     /// True when InitProducerId comes before a transaction, as far as is known.
     fn is_to_be_asked(self) -> bool {
         match self {
@@ -183,11 +208,18 @@ pub struct TransactionalProducer {
     pub(crate) next: Next,
     /// What was begun for the next transaction.
     pub(super) ahead: Option<Ahead>,
+    /// When `next` or what was begun was new.
+    since: Moment,
 }
+
+/// An identity that was got longer ago is got anew. A coordinator forgets an id that is not used for
+/// `transactional.id.expiration.ms`, 7 days by default.
+const GOOD_FOR: Duration = Duration::from_secs(3600);
 
 impl TransactionalProducer {
     pub(super) fn new(shared: Arc<Shared>, next: Next) -> Self {
-        Self { shared, next, ahead: None }
+        let since = shared.router.clock.now();
+        Self { shared, next, ahead: None, since }
     }
 
     /// Begins in the background what the next transaction needs, if it needs an InitProducerId.
@@ -203,6 +235,7 @@ impl TransactionalProducer {
     ///
     /// Must be called within a tokio runtime.
     pub(crate) fn freshen(&mut self) {
+        self.since = self.shared.router.clock.now();
         self.ahead = Some(Ahead::start(Arc::clone(&self.shared), self.next, self.ahead.take()));
     }
 
@@ -233,9 +266,18 @@ impl TransactionalProducer {
         if let Some(ahead) = self.ahead.take() {
             self.next = ahead.reached(self.next).await;
         }
+        if self.is_old() {
+            self.next = self.next.old();
+        }
         let (identity, version) = identity_for(&self.shared, self.next).await?;
         self.next = self.next.with(identity, version);
+        self.since = self.shared.router.clock.now();
         Ok(())
+    }
+
+    /// Whether the coordinator may have forgotten what the next transaction begins with.
+    pub(super) fn is_old(&self) -> bool {
+        self.shared.router.clock.now().since(self.since) >= GOOD_FOR
     }
 }
 

@@ -65,8 +65,9 @@ const ABANDON_AFTER: Duration = Duration::from_secs(60);
 pub(super) fn begin(producer: TransactionalProducer) -> Transaction {
     let link = Arc::new(Link::default());
     let (commands, received) = mpsc::unbounded_channel();
-    let TransactionalProducer { shared, next, ahead } = producer;
-    let task = run(Arc::clone(&shared), Alive(Arc::clone(&link)), received, (next, ahead));
+    let is_old = producer.is_old();
+    let TransactionalProducer { shared, next, ahead, .. } = producer;
+    let task = run(Arc::clone(&shared), Alive(Arc::clone(&link)), received, (next, ahead, is_old));
     #[expect(clippy::disallowed_methods, reason = "a transaction has a task of its own")]
     tokio::spawn(task);
     Transaction::new(shared, link, commands)
@@ -85,7 +86,7 @@ async fn run(
     shared: Arc<Shared>,
     alive: Alive,
     mut commands: mpsc::UnboundedReceiver<Command>,
-    (next, ahead): (Next, Option<Ahead>),
+    (next, ahead, is_old): (Next, Option<Ahead>, bool),
 ) {
     let link = Arc::clone(&alive.0);
     let (next, early) = {
@@ -95,6 +96,7 @@ async fn run(
                 Some(ahead) => ahead.reached(next).await,
                 None => next,
             };
+            let next = if is_old { next.old() } else { next };
             (next, producer::identity_for(&shared, next).await)
         });
         loop {

@@ -217,6 +217,21 @@ impl Pool {
         last.is_none_or(|last| last.identity == identity)
     }
 
+    /// Whether the slot's id shows the newest commit of this writer. As long as its coordinator has nothing newer under the id,
+    /// an older copy of the state is known by that; so nothing is asked for the id before a newer transaction is decided.
+    #[must_use]
+    pub fn shows_the_newest_commit(&self, slot: Slot) -> bool {
+        let Some(history) = &self.history else { return false };
+        let Some(last) = history.last(&self.id(slot)) else { return false };
+        let is_decided = |id: &TransactionalId| {
+            let state = self.slot(id).and_then(|slot| self.slots.get(&slot));
+            !matches!(state, Some(SlotState::Prepared(_)))
+        };
+        // One whose beginning was not told may be the newest.
+        let is_newer = |other: &LastUse| last.start_ms.is_some() && other.start_ms > last.start_ms;
+        !history.pooled().any(|(id, other)| is_decided(id) && is_newer(other))
+    }
+
     /// The slot's transaction is decided: committed, or aborted before it was prepared (then no checkpoint lists it).
     ///
     /// # Errors

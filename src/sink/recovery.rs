@@ -30,6 +30,7 @@ pub struct Sink {
     client: Client,
     config: Arc<SinkConfig>,
     topics: Vec<Topic>,
+    committer: Committer,
 }
 
 /// What a restart begins with: the sink's part of the newest complete checkpoint, as a whole, of every subtask. Empty
@@ -131,13 +132,14 @@ impl Sink {
     /// A sink that writes to these topics. Recovery looks on them for open transactions.
     #[must_use]
     pub fn new(client: Client, config: Arc<SinkConfig>, topics: Vec<Topic>) -> Self {
-        Self { client, config, topics }
+        let committer = Committer::new(client.clone(), Arc::clone(&config));
+        Self { client, config, topics, committer }
     }
 
-    /// A committer of it.
+    /// A committer of it. All of them spread their commits over the same connections.
     #[must_use]
     pub fn committer(&self) -> Committer {
-        Committer::new(self.client.clone(), Arc::clone(&self.config))
+        self.committer.clone()
     }
 
     /// Recovers the whole sink, in the one order that loses nothing: commit what the checkpoint lists, find leftovers

@@ -322,10 +322,13 @@ impl SinkWriter {
         Ok(self.current.insert(Current { slot, transaction, records: 0 }))
     }
 
-    /// The id that the next transaction will have, as far as is known now, if ids are used again.
+    /// The id that the next transaction will have, as far as is known now, if ids are used again and it may be asked for.
     fn next_id(&self) -> Option<(Slot, TransactionalId)> {
         let slot =
             self.pool.next(self.checkpoint.saturating_add(1)).ok().filter(|_| self.pool.gives_out_again())?;
+        if self.pool.shows_the_newest_commit(slot) {
+            return None;
+        }
         Background::<()>::is_possible().then(|| (slot, self.pool.id(slot)))
     }
 

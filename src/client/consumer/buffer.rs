@@ -79,6 +79,8 @@ impl Payload {
                 Filter::committed(position, &fetched.aborted_transactions.unwrap_or_default())
             }
         };
+        // Stock brokers do not send batches of which nothing lies at the position. There is nothing to read behind those.
+        let behind = behind.filter(|behind| behind.offset > position);
         let bytes = fetched.records.len();
         Ok(Self { batches: Batches::new(fetched.records), filter, bytes, behind })
     }

@@ -69,6 +69,11 @@ impl History {
         self.pooled.insert(id, last);
     }
 
+    /// The last transactions of all ids that are used again and again.
+    pub(super) fn pooled(&self) -> impl Iterator<Item = (&TransactionalId, &LastUse)> {
+        self.pooled.iter()
+    }
+
     /// The last transaction of an id that is used again and again.
     #[must_use]
     pub fn last(&self, id: &TransactionalId) -> Option<&LastUse> {
