@@ -501,3 +501,18 @@ fn a_partition_whose_later_batch_is_stored_has_not_lost_its_history() {
     b.answer(1, plain(BatchFact::OutOfOrder));
     assert_eq!(b.fates(), [(2, Ok(Some(0))), (1, Err(CauseKind::SequenceGap))]);
 }
+
+/// The new log took the second, and its answer was lost.
+#[test]
+fn what_may_be_stored_behind_a_lost_history_is_not_sent_under_another_identity() {
+    let mut b = Bench::flying(&[1, 2]);
+    b.lose(2);
+    b.answer(1, plain(BatchFact::OutOfOrder));
+    b.wait(SECOND);
+    assert_eq!(b.last(), (2, pair(7, 0), 20));
+    b.answer(2, plain(BatchFact::Stored(None)));
+    b.wait(SECOND);
+    assert_eq!(b.last(), (1, pair(7, 0), 10));
+    b.answer(1, plain(BatchFact::OutOfOrder));
+    assert_eq!(b.fates(), [(2, Ok(None)), (1, Err(CauseKind::SequenceGap))]);
+}

@@ -10,8 +10,8 @@
 //!   the batch before it is certainly not stored                      the same
 //!   the batch before it may be stored:  this one was refused by      the same: no try of it is under way
 //!                                       every try's answer
-//!                                       a try was not answered       it is sent under its own identity. Taken: so was the
-//!                                                                    one before it. Refused: nobody knows, it is given up
+//!                                       a try was not answered       it is sent under its own identity. Taken: the gap is
+//!                                                                    closed. Refused: nobody knows, it is given up
 //! ```
 //! Those behind it that may be stored are sent first under their own identity, one at a time. A broker that has one says so, and
 //! then nothing begins anew.
