@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::KafkaError;
 
@@ -49,6 +50,8 @@ struct Barrier {
 #[derive(Debug, Default)]
 struct Closed {
     held: BTreeSet<i16>,
+    /// How many requests wait.
+    waiting: usize,
     over: bool,
 }
 
@@ -101,6 +104,13 @@ impl Detour {
         self.barrier.change(|closed| _ = closed.held.insert(key));
     }
 
+    /// Waits until a request is held, for so long at most; whether one is.
+    pub fn wait_held(&self, most: Duration) -> bool {
+        let state = self.barrier.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.barrier.changed.wait_timeout_while(state, most, |closed| closed.waiting == 0);
+        waited.unwrap_or_else(PoisonError::into_inner).0.waiting > 0
+    }
+
     /// Lets everything through.
     pub fn release(&self) {
         self.barrier.change(|closed| closed.held.clear());
@@ -109,7 +119,10 @@ impl Detour {
 
 impl Drop for Detour {
     fn drop(&mut self) {
-        self.barrier.change(|closed| *closed = Closed { over: true, ..Closed::default() });
+        self.barrier.change(|closed| {
+            closed.held.clear();
+            closed.over = true;
+        });
         // Whoever waits for a connection looks again.
         for port in self.ports.values() {
             _ = TcpStream::connect(("127.0.0.1", *port));
@@ -128,9 +141,14 @@ impl Barrier {
     }
 
     fn pass(&self, key: i16) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.state.lock().unwrap_or_else(PoisonError::into_inner).held.contains(&key) {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        self.changed.notify_all();
         let passed = self.changed.wait_while(state, |closed| closed.held.contains(&key));
-        drop(passed.unwrap_or_else(PoisonError::into_inner));
+        passed.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 }
 

@@ -272,8 +272,7 @@ fn two_owners(ground: &Ground) -> Outcome {
     // Records are on their way when it falls asleep: the answer to them tells the fence.
     detour.hold(PRODUCE);
     attempt.running.cont()?;
-    let written = attempt.trace()?.count("write");
-    attempt.wait_for("write", written + 5, SOON)?;
+    Failure::unless(detour.wait_held(SOON), "nothing was sent".to_owned())?;
     attempt.running.pause()?;
     let mut copy = job.copy()?;
     copy.bootstrap = ground.bootstrap().to_owned();
