@@ -5,17 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    alloc::System,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
+mod served;
+
+use std::alloc::System;
 
 use kafka_2pc::{
     client::{Client, ClientConfig},
     ids::TransactionalId,
     record::RecordRef,
 };
+use served::Broker;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -31,32 +30,6 @@ const PER_RECORD: f64 = 0.01;
 /// Allocations and growths of buffers that one batch may cost beside its records, with its share of a request and of its
 /// answer.
 const PER_BATCH: f64 = 60.0;
-
-struct Broker {
-    process: Child,
-    bootstrap: String,
-}
-
-impl Broker {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_null-broker"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut bootstrap = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut bootstrap).unwrap();
-        Self { process, bootstrap: bootstrap.trim().to_owned() }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // Both fail only if it is gone.
-        _ = self.process.kill();
-        _ = self.process.wait();
-    }
-}
 
 /// Allocations and reallocations while so many records of so many bytes are sent and acknowledged.
 async fn allocations(bootstrap: &str, id: &str, records: u64, bytes: usize) -> usize {
@@ -81,7 +54,7 @@ async fn allocations(bootstrap: &str, id: &str, records: u64, bytes: usize) -> u
 
 #[tokio::test]
 async fn they_grow_with_batches_and_not_with_records() {
-    let broker = Broker::start();
+    let broker = Broker::start(env!("CARGO_BIN_EXE_null-broker"), &[]);
     // A record of 1024 bytes has 1033 in its batch, one of 60 has 69.
     let (few, many) = (BATCHES * BATCH_BYTES / 1033, BATCHES * BATCH_BYTES / 69);
     let large = allocations(&broker.bootstrap, "large", few, 1024).await;

@@ -4,17 +4,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    alloc::System,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
+mod served;
+
+use std::alloc::System;
 
 use kafka_2pc::{
     client::{Client, ClientConfig, Start},
     ids::{TopicPartition, TransactionalId},
     record::{Compression, RecordRef},
 };
+use served::Broker;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -29,36 +28,10 @@ const PER_RECORD: f64 = 0.01;
 /// Allocations that one batch may cost, with its share of a request and of its answer, and of what is decompressed.
 const PER_BATCH: f64 = 12.0;
 
-struct Broker {
-    process: Child,
-    bootstrap: String,
-}
-
-impl Broker {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_bench-transactions"))
-            .args(["serve", "kafka-4.4", "bench", "1", "0"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut bootstrap = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut bootstrap).unwrap();
-        Self { process, bootstrap: bootstrap.trim().to_owned() }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // Both fail only if it is gone.
-        _ = self.process.kill();
-        _ = self.process.wait();
-    }
-}
-
 /// Allocations and growths of buffers while so many records of so many bytes are read.
 async fn allocations(compression: Compression, records: u64, bytes: usize) -> usize {
-    let broker = Broker::start();
+    let broker =
+        Broker::start(env!("CARGO_BIN_EXE_bench-transactions"), &["serve", "kafka-4.4", "bench", "1", "0"]);
     let client = Client::new(ClientConfig::new(&broker.bootstrap).unwrap());
     let topic = client.topic("bench").await.unwrap();
     let producer = client.transactional_producer(TransactionalId::new("w")).compression(compression);

@@ -18,8 +18,8 @@ const PARTITIONS: u32 = 3;
 const LEAD: &str = "60000";
 const KEPT_BYTES: u64 = 64 << 20;
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// What a partition may take at any moment: what is kept, and what waits for the broker to look and to remove it.
-const MOST_BYTES: u64 = 32 * KEPT_BYTES;
+/// What the topic may take at any moment: what is kept of each partition, and what waits for the broker to look and to remove it.
+const MOST_BYTES: u64 = 10 * KEPT_BYTES * PARTITIONS as u64;
 
 const SAMPLE: Duration = Duration::from_millis(200);
 /// Memory of the last third may be so much more than that of the first, in percent, and so many bytes for what a small process
