@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use kafka_2pc::{
     client::{Client, ClientConfig},
-    ids::{Identity, ProducerEpoch, ProducerId, TransactionalId},
+    ids::{Identity, ProducerEpoch, ProducerId, TopicId, TransactionalId},
     record::{Compression, RecordRef},
     wire::{
         batch::{BatchBuilder, Stamp},
@@ -65,7 +65,7 @@ fn counted(settings: Settings, transactional_id: Option<&str>, batches: Vec<Vec<
         let head =
             ProduceHead { version: 11, correlation_id: 1, client_id: None, transactional_id, timeout_ms: 1 };
         let partitions = [(0, Bytes::from(batch))];
-        let topics = [ProduceTopic { name: "bench", partitions: &partitions }];
+        let topics = [ProduceTopic { name: "bench", id: TopicId::UNKNOWN, partitions: &partitions }];
         for piece in frame(&head, &topics).unwrap() {
             stream.write_all(&piece).unwrap();
         }

@@ -24,7 +24,12 @@ where
     R: Handler + Named + 'static,
     R::Response: Encodable + Codes,
 {
-    let keys = request.keys();
+    let mut keys = request.keys();
+    for id in request.topic_ids() {
+        if let Some(name) = ctx.shared.cluster().topics.name_of(id) {
+            keys.rename(id, name);
+        }
+    }
     let reaction = reaction(ctx, &call, &keys);
     let number = note(ctx, &call, &keys, reaction);
     let work = Work { ctx: ctx.clone(), call, keys, request, number };

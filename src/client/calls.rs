@@ -1,15 +1,13 @@
 //! What a transaction's task asks brokers, and their answers as facts.
 
-use std::collections::HashMap;
-
 use super::{
-    produce::{Answer, Said},
+    produce::{Answer, Said, topics_now},
     producer::Shared,
     router::Purpose,
 };
 use crate::{
     exchange::{EndTxn, facts},
-    ids::{Identity, TopicId, TopicName},
+    ids::{Identity, TopicName},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
@@ -19,31 +17,18 @@ use crate::{
     wire::versions::TransactionVersion,
 };
 
-/// Tells of a topic that is known to be another one now. One that is missing may be back in a moment.
-pub(super) fn replaced(shared: &Shared, ids: &HashMap<TopicName, TopicId>) -> Option<Input> {
-    let other = |(name, then): &(&TopicName, &TopicId)| {
-        let now = shared.router.topic_id(name);
-        then.is_known() && now.is_known() && **then != now
-    };
-    ids.iter().find(other).map(|(name, _)| topic_replaced(name))
-}
-
-/// Makes sure that no topic is known to be another one now. Ids that brokers told a moment ago count, unless `anew`.
-pub(super) async fn check_topics(shared: &Shared, ids: &HashMap<TopicName, TopicId>, anew: bool) -> Input {
+/// Asks for topics. What brokers told a moment ago counts, unless `anew`.
+pub(super) async fn check_topics(shared: &Shared, topics: Vec<TopicName>, anew: bool) -> Input {
     let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
-    let stale: Vec<TopicName> = ids.keys().filter(is_asked).cloned().collect();
+    let stale: Vec<TopicName> = topics.iter().filter(is_asked).cloned().collect();
     // The level is wanted next, by this transaction's end and by the beginning of another; nobody waits for it here.
     shared.freshen_level();
+    let mut answer = None;
     if !stale.is_empty() {
         // Without an answer nothing is known against them; the settled check compares once more.
-        _ = shared.router.metadata(Some(stale)).await;
+        answer = shared.router.metadata(Some(stale)).await.ok();
     }
-    replaced(shared, ids).unwrap_or(Input::TopicsChecked)
-}
-
-pub(super) fn topic_replaced(name: &TopicName) -> Input {
-    let detail = format!("topic {name} was deleted and created anew under the same name");
-    Input::TopicReplaced(Cause::new(CauseKind::UnknownTopic, detail))
+    Input::TopicsChecked(topics_now(&shared.router, topics, answer.as_ref()))
 }
 
 /// `Err(None)`: the coordinator was not found.

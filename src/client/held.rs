@@ -11,7 +11,7 @@ use super::{
     link::{BatchFate, BatchState, Link, Waiting},
 };
 use crate::{
-    ids::{Moment, TopicPartition},
+    ids::{Moment, TopicId, TopicPartition},
     proto::{
         cause::Cause,
         numbers::Numbers,
@@ -31,6 +31,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct One {
     body: Body,
+    topic: TopicId,
     numbers: Arc<Numbers>,
     bytes: usize,
     deadline: Moment,
@@ -50,8 +51,8 @@ enum Body {
 impl Held {
     /// Takes a batch that is given up at `deadline`.
     pub(super) fn take(&mut self, sealed: Sealed, deadline: Moment) -> (TopicPartition, outbox::Batch) {
-        let Sealed { partition, batch, numbers, tracked, waiting, .. } = sealed;
-        let taken = self.add(batch, numbers, deadline, tracked);
+        let Sealed { partition, topic_id, batch, numbers, tracked, waiting, .. } = sealed;
+        let taken = self.add((topic_id, batch), numbers, deadline, tracked);
         if let Some(one) = self.batches.get_mut(&taken.id) {
             one.waiting = Some(waiting);
         }
@@ -60,7 +61,7 @@ impl Held {
 
     fn add(
         &mut self,
-        sealed: SealedBatch,
+        (topic, sealed): (TopicId, SealedBatch),
         numbers: Arc<Numbers>,
         deadline: Moment,
         tracked: Option<watch::Sender<BatchState>>,
@@ -68,9 +69,10 @@ impl Held {
         let id = BatchId(self.next);
         self.next += 1;
         let (records, bytes) = (sealed.count(), sealed.len());
-        let one = One { body: Body::Sealed(sealed), numbers, bytes, deadline, tracked, waiting: None };
+        let body = Body::Sealed(sealed);
+        let one = One { body, topic, numbers, bytes, deadline, tracked, waiting: None };
         self.batches.insert(id, one);
-        outbox::Batch { id, records, bytes, deadline }
+        outbox::Batch { id, topic, records, bytes, deadline }
     }
 
     /// The bytes of a batch under this stamp. They are the same each time, until the stamp is another one.
@@ -148,7 +150,7 @@ impl Held {
         for (start, (sealed, numbers)) in starts.into_iter().zip([(first, numbers.0), (second, numbers.1)]) {
             let tracked = one.tracked.is_some().then(|| watch::channel(None).0);
             fates.extend(tracked.iter().map(|tracked| (start, tracked.subscribe())));
-            parts.push(self.add(sealed, Arc::new(numbers), one.deadline, tracked));
+            parts.push(self.add((one.topic, sealed), Arc::new(numbers), one.deadline, tracked));
         }
         if let Some(tracked) = one.tracked {
             tracked.send_replace(Some(BatchFate::Split(fates)));

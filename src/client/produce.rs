@@ -9,13 +9,15 @@ use super::{
     router::{Purpose, Router},
 };
 use crate::{
-    exchange::{Call, ExchangeError, Produce, Produced},
-    ids::{NodeId, TopicPartition, TransactionalId},
+    exchange::{Call, ExchangeError, MetadataAnswer, Produce, ProducePart, Produced},
+    ids::{NodeId, TopicName, TopicPartition, TransactionalId},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
         numbers::Numbers,
         outbox::{self, BatchId, Item, RequestId},
+        topics::{Looked, TopicNow},
+        verdict::MetadataVerdict,
     },
     wire::{batch::Stamp, versions::TransactionVersion},
 };
@@ -52,8 +54,9 @@ pub(super) fn produce(
     let mut parts = Vec::with_capacity(produce.items.len());
     let mut asked: Asked = Vec::with_capacity(produce.items.len());
     for (place, item) in produce.items.iter().enumerate() {
-        if let Some(bytes) = held.bytes(item.batch, stamp(place, item)) {
-            parts.push((item.partition.clone(), bytes));
+        if let Some(batch) = held.bytes(item.batch, stamp(place, item)) {
+            let (partition, topic_id) = (item.partition.clone(), item.topic);
+            parts.push(ProducePart { partition, topic_id, batch });
             asked.push((item.partition.clone(), item.batch, held.numbers(item.batch)));
         }
     }
@@ -103,15 +106,42 @@ fn said(
     said
 }
 
-/// The leaders of these partitions, `None` where there is none or nobody tells.
+/// Asks for the leaders of these partitions; there is none where nobody tells. Topics beside theirs are told as they were the
+/// last time that anybody asked.
 pub(super) async fn leaders(
     router: &Router,
     partitions: Vec<TopicPartition>,
-) -> Vec<(TopicPartition, Option<NodeId>)> {
-    match router.find_leaders(&partitions).await {
-        Ok(leaders) => leaders,
-        Err(_) => partitions.into_iter().map(|p| (p, None)).collect(),
+    beside: &[TopicName],
+) -> Looked {
+    let mut topics: Vec<TopicName> = partitions.iter().map(|p| p.topic.clone()).collect();
+    topics.sort();
+    topics.dedup();
+    let answer = router.metadata(Some(topics.clone())).await.ok();
+    topics.extend(beside.iter().filter(|name| !partitions.iter().any(|p| p.topic == **name)).cloned());
+    let leader = |p: &TopicPartition| answer.as_ref().and_then(|_| router.leader(p));
+    Looked {
+        leaders: partitions.iter().map(|p| (p.clone(), leader(p))).collect(),
+        topics: topics_now(router, topics, answer.as_ref()),
     }
+}
+
+/// What this answer tells of topics; of those that it leaves out, what was told before.
+pub(super) fn topics_now(
+    router: &Router,
+    topics: impl IntoIterator<Item = TopicName>,
+    answer: Option<&MetadataAnswer>,
+) -> Vec<(TopicName, TopicNow)> {
+    let now = |name: &TopicName| {
+        let told = answer.and_then(|answer| answer.topics.iter().find(|topic| topic.name == *name));
+        match told.map(|topic| topic.verdict) {
+            Some(MetadataVerdict::Missing) => TopicNow::Missing,
+            _ => match router.topic_id(name) {
+                id if id.is_known() => TopicNow::Known(id),
+                _ => TopicNow::NotTold,
+            },
+        }
+    };
+    topics.into_iter().map(|name| (name.clone(), now(&name))).collect()
 }
 
 pub(super) fn millis(duration: Duration) -> i32 {

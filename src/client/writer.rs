@@ -1,10 +1,6 @@
 //! The task behind one transaction: it carries out what the transaction machine says.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
@@ -12,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     accumulator::Sealed,
     ahead::Ahead,
-    calls::{self, abort, ask_coordinator, produced, replaced, topic_replaced},
+    calls::{self, abort, ask_coordinator, produced},
     groups,
     held::Held,
     link::{self, Link},
@@ -23,7 +19,7 @@ use super::{
 };
 use crate::{
     exchange::{AddPartitionsToTxn, facts},
-    ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
+    ids::{Identity, Moment, TopicName, TopicPartition},
     net::{CallError, Clock},
     proto::{
         cause::{Cause, CauseKind},
@@ -159,7 +155,6 @@ struct Task {
     version: TransactionVersion,
     machine: machine::Transaction,
     held: Held,
-    topic_ids: HashMap<TopicName, TopicId>,
     began_ms: Option<i64>,
     /// Commands that came before there was an identity.
     early: VecDeque<Command>,
@@ -194,7 +189,6 @@ impl Task {
             identity,
             version,
             held: Held::default(),
-            topic_ids: HashMap::new(),
             began_ms: None,
             early: VecDeque::new(),
             flushes: VecDeque::new(),
@@ -306,13 +300,6 @@ impl Task {
     }
 
     fn take(&mut self, sealed: Sealed) -> Input {
-        let name = &sealed.partition.topic;
-        let first = *self.topic_ids.entry(name.clone()).or_insert(sealed.topic_id);
-        if first != sealed.topic_id {
-            // Whoever writes has looked it up again in between.
-            self.link.free(sealed.batch.len());
-            return topic_replaced(name);
-        }
         self.began_ms.get_or_insert_with(Clock::wall_ms);
         let deadline = sealed.since.after(self.shared.config.delivery_timeout);
         let (partition, batch) = self.held.take(sealed, deadline);
@@ -428,17 +415,14 @@ impl Task {
 
     fn find_leaders(&mut self, partitions: Vec<TopicPartition>) {
         let shared = Arc::clone(&self.shared);
-        let ids = self.topic_ids.clone();
-        let call = async move {
-            let leaders = produce::leaders(&shared.router, partitions).await;
-            replaced(&shared, &ids).unwrap_or(Input::Leaders(leaders))
-        };
+        let topics: Vec<TopicName> = self.machine.topics().cloned().collect();
+        let call = async move { Input::Leaders(produce::leaders(&shared.router, partitions, &topics).await) };
         self.calls.push(call.boxed());
     }
 
     fn check_topics(&mut self, anew: bool) {
-        let (shared, ids) = (Arc::clone(&self.shared), self.topic_ids.clone());
-        self.calls.push(async move { calls::check_topics(&shared, &ids, anew).await }.boxed());
+        let (shared, topics) = (Arc::clone(&self.shared), self.machine.topics().cloned().collect());
+        self.calls.push(async move { calls::check_topics(&shared, topics, anew).await }.boxed());
     }
 
     /// Tells how it ended; hands back a committable that nobody is there to take.
@@ -484,9 +468,8 @@ impl Task {
         let timeout_ms = millis(self.shared.config.transaction_timeout);
         let partitions = evidence.partitions.into_iter().map(|(p, acked)| CommittablePartition {
             topic_id: self
-                .topic_ids
-                .get(&p.topic)
-                .copied()
+                .machine
+                .topic_id(&p.topic)
                 .unwrap_or_else(|| self.shared.router.topic_id(&p.topic)),
             topic: p.topic,
             partition: p.partition,

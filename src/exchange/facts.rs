@@ -43,6 +43,7 @@ pub fn produced(version: i16, p: &Produced, records: &Numbers) -> BatchFact<Caus
         ProduceVerdict::RetryAfterMetadata => {
             return p.leader.map_or(BatchFact::RetryAfterMetadata, |(leader, _)| BatchFact::RetryAt(leader));
         }
+        ProduceVerdict::TopicIdUnknown => return BatchFact::TopicIdUnknown,
         ProduceVerdict::Retry | ProduceVerdict::MaybeStored => return BatchFact::Retry,
         ProduceVerdict::RetrySoon => return BatchFact::RetrySoon,
         ProduceVerdict::OutOfOrder => return BatchFact::OutOfOrder,
@@ -85,6 +86,7 @@ pub fn produced_once(p: &Produced, records: &Numbers) -> ProduceFact {
         V::RetryAfterMetadata => {
             p.leader.map_or(BatchFact::RetryAfterMetadata, |(leader, _)| BatchFact::RetryAt(leader))
         }
+        V::TopicIdUnknown => BatchFact::TopicIdUnknown,
         V::Retry => BatchFact::Retry,
         V::MaybeStored => BatchFact::MaybeStored,
         V::OutOfOrder => BatchFact::OutOfOrder,

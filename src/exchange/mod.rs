@@ -26,7 +26,7 @@ pub use fetch::{Fetch, FetchTarget};
 pub use markers::{DescribeProducers, Marker, OpenProducer, PartitionProducers, WriteTxnMarkers};
 pub use metadata::{BrokerAddress, Metadata, MetadataAnswer, PartitionMetadata, TopicMetadata};
 pub use offsets::{AddOffsetsToTxn, FetchedOffset, OffsetFetch, TxnOffsetCommit};
-pub use produce::{Produce, Produced};
+pub use produce::{Produce, ProducePart, Produced};
 pub use profile::{ApiVersions, BrokerProfile};
 pub use transaction::{AddPartitionsToTxn, EndTxn, Ended, InitProducerId};
 
@@ -185,10 +185,10 @@ fn topic_name(name: &TopicName) -> kafka_protocol::messages::TopicName {
 }
 
 /// Groups partitions by topic, in order: most requests want them so.
-fn by_topic<'a, T>(items: impl IntoIterator<Item = (&'a TopicName, T)>) -> Vec<(&'a TopicName, Vec<T>)> {
-    let mut topics: Vec<(&TopicName, Vec<T>)> = Vec::new();
+fn by_topic<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut topics: Vec<(K, Vec<T>)> = Vec::new();
     for (topic, item) in items {
-        match topics.iter_mut().find(|(name, _)| *name == topic) {
+        match topics.iter_mut().find(|(known, _)| *known == topic) {
             Some((_, list)) => list.push(item),
             None => topics.push((topic, vec![item])),
         }

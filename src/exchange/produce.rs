@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceResponse;
 
-use super::{Answered, Call, ExchangeError, Head, decode_message, throttle};
+use super::{Answered, Call, ExchangeError, Head, by_topic, decode_message, throttle};
 use crate::{
-    ids::{NodeId, TopicPartition, TransactionalId},
+    ids::{NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
     wire::{
         api::Api,
         code::ErrorCode,
-        produce::{ProduceHead, ProduceTopic, frame},
+        produce::{ProduceHead, ProduceTopic, TOPIC_IDS, frame},
         versions::{Cap, TransactionVersion},
     },
 };
@@ -23,7 +23,18 @@ pub struct Produce {
     /// How long the leader may wait for its followers.
     pub timeout_ms: i32,
     /// The batches.
-    pub parts: Vec<(TopicPartition, Bytes)>,
+    pub parts: Vec<ProducePart>,
+}
+
+/// A batch and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProducePart {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Its topic's id. If all parts have theirs, a broker that knows ids writes into no other topic of that name.
+    pub topic_id: TopicId,
+    /// The batch.
+    pub batch: Bytes,
 }
 
 /// What became of one batch.
@@ -52,7 +63,13 @@ impl Call for Produce {
     }
 
     fn cap(&self) -> Cap {
-        self.transaction.as_ref().map_or(Cap::NotTransactional, |(_, version)| Cap::Transaction(*version))
+        let by_id = self.parts.iter().all(|part| part.topic_id.is_known());
+        match (&self.transaction, by_id) {
+            (Some((_, version)), true) => Cap::Transaction(*version),
+            (Some((_, version)), false) => Cap::TransactionByName(*version),
+            (None, true) => Cap::NotTransactional,
+            (None, false) => Cap::TopicsByName,
+        }
     }
 
     fn floor(&self) -> i16 {
@@ -60,9 +77,17 @@ impl Call for Produce {
     }
 
     fn frame(&self, head: &Head) -> Result<Vec<Bytes>, ExchangeError> {
-        let topics = super::by_topic(self.parts.iter().map(|(p, b)| (&p.topic, (p.partition, b.clone()))));
-        let topics: Vec<_> =
-            topics.iter().map(|(name, partitions)| ProduceTopic { name, partitions }).collect();
+        // By name a topic is one, whatever its id was.
+        let id = |part: &ProducePart| if head.version < TOPIC_IDS { TopicId::UNKNOWN } else { part.topic_id };
+        let parts = self
+            .parts
+            .iter()
+            .map(|p| ((&p.partition.topic, id(p)), (p.partition.partition, p.batch.clone())));
+        let topics = by_topic(parts);
+        let topics: Vec<_> = topics
+            .iter()
+            .map(|((name, id), partitions)| ProduceTopic { name, id: *id, partitions })
+            .collect();
         let head = ProduceHead {
             version: head.version,
             correlation_id: head.correlation,
@@ -76,18 +101,36 @@ impl Call for Produce {
 
     fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
         let r: ProduceResponse = decode_message(Api::Produce, version, body)?;
-        let produced = r.responses.iter().flat_map(|topic| {
-            topic.partition_responses.iter().map(|p| Produced {
-                partition: TopicPartition::new(&**topic.name, p.index),
-                code: ErrorCode::from_code(p.error_code),
-                offset: (p.base_offset >= 0).then_some(p.base_offset),
-                message: p.error_message.as_ref().map(ToString::to_string).unwrap_or_default(),
-                records: p.record_errors.iter().filter_map(|e| usize::try_from(e.batch_index).ok()).collect(),
-                leader: (p.current_leader.leader_id.0 >= 0)
-                    .then_some((NodeId(p.current_leader.leader_id.0), p.current_leader.leader_epoch)),
-            })
-        });
-        let answer = (version, produced.collect());
-        Ok(Answered { answer, throttle: throttle(r.throttle_time_ms) })
+        let mut produced = Vec::with_capacity(self.parts.len());
+        for topic in &r.responses {
+            // Nobody asked about a topic of another id.
+            let name = match version {
+                ..TOPIC_IDS => Some(TopicName::from(&**topic.name)),
+                _ => self.name_of(TopicId(topic.topic_id.into_bytes())),
+            };
+            let Some(name) = name else { continue };
+            produced.extend(topic.partition_responses.iter().map(|p| {
+                Produced {
+                    partition: TopicPartition::new(name.clone(), p.index),
+                    code: ErrorCode::from_code(p.error_code),
+                    offset: (p.base_offset >= 0).then_some(p.base_offset),
+                    message: p.error_message.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    records: p
+                        .record_errors
+                        .iter()
+                        .filter_map(|e| usize::try_from(e.batch_index).ok())
+                        .collect(),
+                    leader: (p.current_leader.leader_id.0 >= 0)
+                        .then_some((NodeId(p.current_leader.leader_id.0), p.current_leader.leader_epoch)),
+                }
+            }));
+        }
+        Ok(Answered { answer: (version, produced), throttle: throttle(r.throttle_time_ms) })
+    }
+}
+
+impl Produce {
+    fn name_of(&self, id: TopicId) -> Option<TopicName> {
+        self.parts.iter().find(|part| part.topic_id == id).map(|part| part.partition.topic.clone())
     }
 }

@@ -51,11 +51,6 @@ impl Leaders {
         };
     }
 
-    /// The answer will not come.
-    pub(super) fn not_found(&mut self) {
-        self.finding = Call::Idle;
-    }
-
     /// Which leaders are to be asked for now.
     pub(super) fn ask<'a>(
         &mut self,

@@ -30,6 +30,7 @@ pub mod repair;
 pub mod resume;
 pub mod sealed;
 pub mod settle;
+pub mod topics;
 pub mod transaction;
 pub mod truncation;
 pub mod verdict;

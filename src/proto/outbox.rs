@@ -17,7 +17,7 @@ use std::{
 
 use super::backoff::{self, Backoff};
 use crate::{
-    ids::{Moment, NodeId, TopicPartition},
+    ids::{Moment, NodeId, TopicId, TopicPartition},
     wire::batch::increment_sequence,
 };
 
@@ -38,6 +38,8 @@ pub struct RequestId(pub u64);
 pub struct Batch {
     /// Its name.
     pub id: BatchId,
+    /// The id under which its topic was known when its records were taken.
+    pub topic: TopicId,
     /// How many records it holds.
     pub records: i32,
     /// How many bytes it takes in a request.
@@ -59,6 +61,9 @@ pub enum BatchFact<C> {
     Retry,
     /// The broker does not say whether it is stored: send it again after the usual wait.
     MaybeStored,
+    /// It was not stored, for the broker that was asked has no topic of that id: send it again once the leader is known anew,
+    /// and if the topic is still the one that it is for.
+    TopicIdUnknown,
     /// It never left: send it again once the leader is known anew.
     NotSent,
     /// Send it again soon: the broker is still busy with the last transaction's end.
@@ -74,6 +79,8 @@ pub enum BatchFact<C> {
 pub struct Item {
     /// Where it goes.
     pub partition: TopicPartition,
+    /// The id of its topic, by which alone it is sent where the broker knows ids.
+    pub topic: TopicId,
     /// The batch.
     pub batch: BatchId,
     /// Its base sequence.
@@ -344,7 +351,7 @@ impl Outbox {
                 Step::Stored { partition: partition.clone(), offset, records }
             }
             BatchFact::Retry => queue.again(now, at, None, false),
-            BatchFact::NotSent => queue.again(now, at, None, true),
+            BatchFact::NotSent | BatchFact::TopicIdUnknown => queue.again(now, at, None, true),
             // A leader that is none any more says the same of what it had appended and not yet answered.
             BatchFact::RetryAfterMetadata => {
                 queue.doubt(at);
@@ -405,6 +412,12 @@ impl Outbox {
     }
 }
 
+impl Item {
+    fn of(partition: &TopicPartition, batch: Batch, sequence: i32) -> Self {
+        Self { partition: partition.clone(), topic: batch.topic, batch: batch.id, sequence }
+    }
+}
+
 impl FirstBatch {
     /// How many batches of a partition may be under way until one was stored.
     fn window(self) -> usize {
@@ -462,13 +475,13 @@ impl Queue {
                 sent.sequence = self.next_sequence;
                 self.next_sequence = increment_sequence(sent.sequence, sent.batch.records);
             }
-            return Item { partition: partition.clone(), batch: sent.batch.id, sequence: sent.sequence };
+            return Item::of(partition, sent.batch, sent.sequence);
         }
         let sequence = self.next_sequence;
         let Some(batch) = self.queued.pop_front() else { unreachable!("sendable() named a batch") };
         self.next_sequence = increment_sequence(sequence, batch.records);
         self.sent.push_back(Sent::leaving(batch, sequence));
-        Item { partition: partition.clone(), batch: batch.id, sequence }
+        Item::of(partition, batch, sequence)
     }
 
     /// The batch at this place is stored: what is before it leaves no gap any more, whatever became of it.

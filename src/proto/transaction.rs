@@ -14,8 +14,8 @@
 //!   whose fate is unknown leaves abort as the only way.
 //! - "Something may have reached a broker" is a latch: once set, an abort sends EndTxn.
 //! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
-//! - Brokers find a topic by its name: before `Prepared` it is made sure that none was deleted and created anew,
-//!   for records before that are gone and those after it are somewhere else.
+//! - Before `Prepared` it is made sure that no topic was deleted and created anew, for records before that are gone, and
+//!   where brokers find a topic by its name (before Produce 13) those after it are somewhere else.
 //! - Offsets of consumer groups are records of the coordinators' own log: they count as records do, so they are answered
 //!   before `Prepared` too. V1: AddOffsetsToTxn to the transaction coordinator, then TxnOffsetCommit to the group's; V2:
 //!   TxnOffsetCommit alone.
@@ -33,9 +33,10 @@ use super::{
     cause::{Cause, CauseKind},
     leaders::Leaders,
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
+    topics::{TopicNow, Written},
 };
 use crate::{
-    ids::{Moment, NodeId, TopicPartition},
+    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
     wire::versions::TransactionVersion,
 };
 
@@ -83,6 +84,7 @@ pub struct Transaction {
     backoff: Backoff,
     /// Set once a request that names this transaction may have reached a broker. Never cleared.
     reached: bool,
+    written: Written,
     topics: Topics,
     start: StartTime,
     evidence: Evidence,
@@ -113,6 +115,7 @@ impl Transaction {
             offsets,
             backoff,
             reached: false,
+            written: Written::default(),
             topics: Topics::NotAsked,
             start: StartTime::NotAsked,
             evidence: Evidence::default(),
@@ -160,12 +163,14 @@ impl Transaction {
             Input::OffsetsCommitted(fact) => self.offsets_committed(now, fact),
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
-            Input::Leaders(leaders) => self.leaders.found(now, leaders),
-            Input::TopicReplaced(cause) => {
-                self.leaders.not_found();
-                self.fail(cause);
+            Input::Leaders(looked) => {
+                self.topics_told(&looked.topics);
+                self.leaders.found(now, looked.leaders);
             }
-            Input::TopicsChecked => self.topics = Topics::Checked,
+            Input::TopicsChecked(topics) => {
+                self.topics = Topics::Checked;
+                self.topics_told(&topics);
+            }
             Input::Aborted(fact) => self.aborted(now, fact),
             Input::Described { start_ms } => self.start = StartTime::Told(start_ms),
             Input::Tick => {}
@@ -232,6 +237,11 @@ impl Transaction {
             self.add_at = Moment::default();
             self.to_add.insert(partition.clone());
         }
+        if let Err(cause) = self.written.take(&partition.topic, batch.topic) {
+            // Whoever writes has looked it up again in between.
+            self.refused(batch.id, cause);
+            return Ok(());
+        }
         // Later ones know no better than this transaction, which may have met a refusal.
         if let Some(node) = leader.filter(|_| !self.evidence.partitions.contains_key(&partition)) {
             self.leaders.learn(partition.clone(), node);
@@ -239,6 +249,23 @@ impl Transaction {
         self.evidence.partitions.entry(partition.clone()).or_insert(Acked { offset: -1, records: 0 });
         self.outbox.push(partition, batch);
         Ok(())
+    }
+
+    /// The topics that are written to.
+    pub fn topics(&self) -> impl Iterator<Item = &TopicName> {
+        self.written.names()
+    }
+
+    /// The id under which a topic was known when its first record was taken, if one was.
+    #[must_use]
+    pub fn topic_id(&self, name: &TopicName) -> Option<TopicId> {
+        self.written.id(name)
+    }
+
+    fn topics_told(&mut self, topics: &[(TopicName, TopicNow)]) {
+        if let Some(cause) = self.written.told(topics) {
+            self.fail(cause);
+        }
     }
 
     fn flush(&mut self) -> Result<(), Misuse> {
@@ -329,6 +356,9 @@ impl Transaction {
     }
 
     fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: BatchFact<Cause>) {
+        if fact == BatchFact::TopicIdUnknown {
+            self.written.deny(&partition.topic);
+        }
         match self.outbox.learn(now, partition, batch, fact) {
             Step::Stored { partition, offset, records } => {
                 let acked = self.evidence.partitions.entry(partition).or_default();

@@ -5,18 +5,22 @@
 //!   one small allocation, cut into the pieces between the batches               shared, never copied
 //! ```
 //!
-//! Versions 3 (the first with a transactional id) to 12; 13 names topics by id. All fields but the batches fit into a
-//! few hundred bytes, so that a vectored write of the pieces costs no copy of the payload.
+//! Versions 3 (the first with a transactional id) to 13, which has the topic's id in the place of its name. All fields but the
+//! batches fit into a few hundred bytes, so that a vectored write of the pieces costs no copy of the payload.
 
 use bytes::{BufMut, Bytes};
 
 use super::varint::Scratch;
+use crate::ids::TopicId;
 
 /// The key of the Produce API.
 const API_KEY: i16 = 0;
 
 /// The first version with compact lengths and tagged fields (KIP-482).
 const FIRST_FLEXIBLE: i16 = 9;
+
+/// The first version that tells topics by their ids (KIP-516).
+pub const TOPIC_IDS: i16 = 13;
 
 /// A frame begins with its length.
 const LENGTH_BYTES: usize = 4;
@@ -27,7 +31,7 @@ const ACKS_ALL: i16 = -1;
 /// What a Produce request says before its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceHead<'a> {
-    /// The API version, 3 to 12.
+    /// The API version, 3 to 13.
     pub version: i16,
     /// The number that the response repeats.
     pub correlation_id: i32,
@@ -42,8 +46,10 @@ pub struct ProduceHead<'a> {
 /// The batches for one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceTopic<'a> {
-    /// The topic's name.
+    /// The topic's name, which versions to 12 carry.
     pub name: &'a str,
+    /// Its id, which version 13 carries.
+    pub id: TopicId,
     /// Its partitions, each with exactly one batch.
     pub partitions: &'a [(i32, Bytes)],
 }
@@ -52,9 +58,12 @@ pub struct ProduceTopic<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProduceError {
-    /// The version is not one of 3 to 12.
+    /// The version is not one of 3 to 13.
     #[error("Produce requests of version {0} are not supported")]
     Version(i16),
+    /// Version 13 was asked for, and a topic's id is not known.
+    #[error("Produce requests of version 13 need the id of each topic")]
+    TopicId,
     /// A name or id has more than 32767 bytes.
     #[error("a name of {bytes} bytes does not fit into a request")]
     Name {
@@ -74,7 +83,7 @@ pub enum ProduceError {
 /// # Errors
 /// [`ProduceError`] for a version, name or size that the protocol cannot carry.
 pub fn frame(head: &ProduceHead<'_>, topics: &[ProduceTopic<'_>]) -> Result<Vec<Bytes>, ProduceError> {
-    if !(3..=12).contains(&head.version) {
+    if !(3..=TOPIC_IDS).contains(&head.version) {
         return Err(ProduceError::Version(head.version));
     }
     let batches: usize = topics.iter().map(|topic| topic.partitions.len()).sum();
@@ -90,7 +99,13 @@ pub fn frame(head: &ProduceHead<'_>, topics: &[ProduceTopic<'_>]) -> Result<Vec<
     frame.head(head)?;
     frame.count(topics.len())?;
     for topic in topics {
-        frame.string(Some(topic.name))?;
+        if head.version < TOPIC_IDS {
+            frame.string(Some(topic.name))?;
+        } else if topic.id.is_known() {
+            frame.small.put_slice(&topic.id.0);
+        } else {
+            return Err(ProduceError::TopicId);
+        }
         frame.count(topic.partitions.len())?;
         for (partition, batch) in topic.partitions {
             frame.small.put_i32(*partition);
@@ -207,11 +222,13 @@ mod tests {
 
     use super::*;
 
-    type Topics = Vec<(String, Vec<(i32, Bytes)>)>;
+    type Topics = Vec<((String, [u8; 16]), Vec<(i32, Bytes)>)>;
 
     fn framed(head: &ProduceHead<'_>, topics: &Topics) -> Result<Vec<Bytes>, ProduceError> {
-        let topics: Vec<_> =
-            topics.iter().map(|(name, partitions)| ProduceTopic { name, partitions }).collect();
+        let topics: Vec<_> = topics
+            .iter()
+            .map(|((name, id), partitions)| ProduceTopic { name, id: TopicId(*id), partitions })
+            .collect();
         frame(head, &topics)
     }
 
@@ -226,9 +243,11 @@ mod tests {
         let partition = |(index, batch): &(i32, Bytes)| {
             PartitionProduceData::default().with_index(*index).with_records(Some(batch.clone()))
         };
-        let topic = |(name, partitions): &(String, Vec<(i32, Bytes)>)| {
+        let by_name = head.version < TOPIC_IDS;
+        let topic = |((name, id), partitions): &((String, [u8; 16]), Vec<(i32, Bytes)>)| {
             TopicProduceData::default()
-                .with_name(TopicName(text(name)))
+                .with_name(if by_name { TopicName(text(name)) } else { TopicName::default() })
+                .with_topic_id(if by_name { uuid::Uuid::nil() } else { uuid::Uuid::from_bytes(*id) })
                 .with_partition_data(partitions.iter().map(partition).collect())
         };
         let request = ProduceRequest::default()
@@ -247,13 +266,14 @@ mod tests {
 
     fn any_topics() -> impl Strategy<Value = Topics> {
         let batch = vec(any::<u8>(), 0..300).prop_map(Bytes::from);
-        vec(("[a-z.é]{1,140}", vec((any::<i32>(), batch), 0..5)), 0..5)
+        let id = any::<[u8; 16]>().prop_filter("an id", |id| *id != [0; 16]);
+        vec((("[a-z.é]{1,140}", id), vec((any::<i32>(), batch), 0..5)), 0..5)
     }
 
     proptest! {
         #[test]
         fn frames_are_those_of_the_schema(
-            version in 3..=12i16,
+            version in 3..=13i16,
             correlation_id in any::<i32>(),
             client_id in option::of("[a-z]{0,20}"),
             transactional_id in option::of("[a-zü-]{0,150}"),
@@ -285,10 +305,17 @@ mod tests {
     };
 
     #[test]
-    fn versions_outside_of_three_to_twelve_are_refused() {
-        for version in [-1, 2, 13] {
+    fn versions_outside_of_three_to_thirteen_are_refused() {
+        for version in [-1, 2, 14] {
             assert_eq!(frame(&ProduceHead { version, ..HEAD }, &[]), Err(ProduceError::Version(version)));
         }
+    }
+
+    #[test]
+    fn a_topic_without_an_id_is_no_topic_of_version_thirteen() {
+        let topics = [ProduceTopic { name: "t", id: TopicId::UNKNOWN, partitions: &[] }];
+        assert_eq!(frame(&ProduceHead { version: 13, ..HEAD }, &topics), Err(ProduceError::TopicId));
+        assert!(frame(&ProduceHead { version: 12, ..HEAD }, &topics).is_ok());
     }
 
     #[test]
@@ -297,7 +324,8 @@ mod tests {
         let refused = Err(ProduceError::Name { bytes: 32_768 });
         for version in [3, 9] {
             let head = ProduceHead { version, ..HEAD };
-            assert_eq!(frame(&head, &[ProduceTopic { name: &name, partitions: &[] }]), refused);
+            let topic = ProduceTopic { name: &name, id: TopicId::UNKNOWN, partitions: &[] };
+            assert_eq!(frame(&head, &[topic]), refused);
             assert_eq!(frame(&ProduceHead { transactional_id: Some(&name), ..head }, &[]), refused);
             assert_eq!(frame(&ProduceHead { client_id: Some(&name), ..head }, &[]), refused);
         }
@@ -306,7 +334,7 @@ mod tests {
     #[test]
     fn a_frame_beyond_two_gibibytes_is_refused() {
         let partitions = vec![(0, Bytes::from(vec![0; 1 << 20])); 2_048];
-        let topics = [ProduceTopic { name: "t", partitions: &partitions }];
+        let topics = [ProduceTopic { name: "t", id: TopicId::UNKNOWN, partitions: &partitions }];
         assert!(matches!(frame(&HEAD, &topics), Err(ProduceError::TooLarge { .. })));
     }
 }

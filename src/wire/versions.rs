@@ -51,10 +51,12 @@ pub enum TransactionVersion {
 pub enum Cap {
     /// The request belongs to no transaction.
     NotTransactional,
-    /// The same, and it knows topics by name only: Fetch from 13 on has their ids (KIP-516).
+    /// The same, and it knows topics by name only: Fetch and Produce from 13 on have their ids (KIP-516).
     TopicsByName,
     /// The request belongs to a transaction that was begun at this level.
     Transaction(TransactionVersion),
+    /// The same, and it knows topics by name only.
+    TransactionByName(TransactionVersion),
 }
 
 /// No version of `api` is known to both sides within the cap.
@@ -95,12 +97,12 @@ pub fn choose_at_least(
 
 /// The versions of `api` that we speak as a client.
 ///
-/// Produce ends before the version that has topics' ids instead of their names; Fetch has ids in its last one, 13. A Kafka 4 broker advertises
-/// Produce from version 0 on but refuses 0 to 2 (KAFKA-18659), so our own minimum counts, never the broker's.
+/// Produce and Fetch have topics' ids instead of their names in the last one, 13. A Kafka 4 broker advertises Produce from
+/// version 0 on but refuses 0 to 2 (KAFKA-18659), so our own minimum counts, never the broker's.
 #[must_use]
 pub const fn supported(api: Api) -> VersionRange {
     let (min, max) = match api {
-        Api::Produce => (3, 12),
+        Api::Produce => (3, 13),
         Api::Fetch => (4, 13),
         Api::ListOffsets => (1, 7),
         Api::Metadata => (1, 12),
@@ -190,18 +192,24 @@ impl TransactionVersion {
 impl Cap {
     /// The highest version of `api` that may be sent under this cap.
     fn highest(self, api: Api) -> i16 {
-        let level_2 = self == Self::Transaction(TransactionVersion::V2);
-        let transactional = matches!(self, Self::Transaction(_));
+        let (level, by_name) = match self {
+            Self::NotTransactional => (None, false),
+            Self::TopicsByName => (None, true),
+            Self::Transaction(level) => (Some(level), false),
+            Self::TransactionByName(level) => (Some(level), true),
+        };
+        let level_2 = level == Some(TransactionVersion::V2);
         if matches!(api, Api::AddPartitionsToTxn) {
             // Version 4 and newer are for brokers, and ask for CLUSTER_ACTION.
             3
-        } else if matches!(api, Api::Produce) && transactional && !level_2 {
+        } else if matches!(api, Api::Produce) && level.is_some() && !level_2 {
             // From 12 on a Produce adds its partition to the transaction by itself.
             11
         } else if matches!(api, Api::EndTxn | Api::TxnOffsetCommit) && !level_2 {
             // From 5 on the broker runs its state machine of level 2.
             4
-        } else if matches!(api, Api::Fetch) && self == Self::TopicsByName {
+        } else if matches!(api, Api::Fetch | Api::Produce) && by_name {
+            // From 13 on topics have ids instead of names.
             12
         } else {
             i16::MAX

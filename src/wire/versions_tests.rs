@@ -56,6 +56,9 @@ const KAFKA_4_4: Offered = &[
     (ListTransactions, 0, 2),
 ];
 
+/// The first with level 2, and without topics' ids in Produce.
+const KAFKA_4_0: Offered = &[(Produce, 0, 12), (Fetch, 4, 17), (EndTxn, 0, 5)];
+
 /// As Redpanda's handlers declare them, in an older release: low maxima, no topic ids, no level 2.
 const REDPANDA: Offered = &[
     (Produce, 0, 7),
@@ -94,7 +97,7 @@ fn plain_requests_get_the_highest_common_version() {
     expect(
         KAFKA_4_4,
         plain,
-        &[(Produce, 12), (Fetch, 13), (ListOffsets, 7), (Metadata, 12), (ApiVersions, 4)],
+        &[(Produce, 13), (Fetch, 13), (ListOffsets, 7), (Metadata, 12), (ApiVersions, 4)],
     );
     expect(KAFKA_4_4, plain, &[(WriteTxnMarkers, 2), (ListTransactions, 2), (CreateTopics, 7)]);
     expect(
@@ -105,17 +108,18 @@ fn plain_requests_get_the_highest_common_version() {
 }
 
 #[test]
-fn a_fetch_without_topic_ids_stays_below_their_version() {
+fn requests_without_topic_ids_stay_below_their_version() {
     for (table, version) in [(KAFKA_3_3, 12), (KAFKA_3_9, 12), (KAFKA_4_4, 12), (REDPANDA, 11)] {
         expect(table, Cap::TopicsByName, &[(Fetch, version)]);
     }
     expect(KAFKA_4_4, Cap::TopicsByName, &[(Produce, 12), (EndTxn, 4)]);
+    expect(KAFKA_4_0, Cap::NotTransactional, &[(Produce, 12)]);
 }
 
 #[test]
 fn transactions_below_level_2_stay_below_its_versions() {
-    for version in [V0, V1] {
-        let cap = Cap::Transaction(version);
+    let caps = [V0, V1].map(|v| [Cap::Transaction(v), Cap::TransactionByName(v)]);
+    for cap in caps.into_iter().flatten() {
         expect(KAFKA_4_4, cap, &[(Produce, 11), (EndTxn, 4), (TxnOffsetCommit, 4), (AddPartitionsToTxn, 3)]);
         expect(KAFKA_3_9, cap, &[(Produce, 11), (EndTxn, 4), (TxnOffsetCommit, 4), (AddPartitionsToTxn, 3)]);
         expect(KAFKA_3_3, cap, &[(Produce, 9), (EndTxn, 3), (TxnOffsetCommit, 3), (AddPartitionsToTxn, 3)]);
@@ -125,8 +129,12 @@ fn transactions_below_level_2_stay_below_its_versions() {
 
 #[test]
 fn transactions_of_level_2_use_its_versions() {
-    let cap = Cap::Transaction(V2);
-    expect(KAFKA_4_4, cap, &[(Produce, 12), (EndTxn, 5), (TxnOffsetCommit, 5), (AddPartitionsToTxn, 3)]);
+    let others = [(EndTxn, 5), (TxnOffsetCommit, 5), (AddPartitionsToTxn, 3)];
+    for (cap, produce) in [(Cap::Transaction(V2), 13), (Cap::TransactionByName(V2), 12)] {
+        expect(KAFKA_4_4, cap, &others);
+        expect(KAFKA_4_4, cap, &[(Produce, produce)]);
+        expect(KAFKA_4_0, cap, &[(Produce, 12), (EndTxn, 5)]);
+    }
 }
 
 #[test]
@@ -138,7 +146,7 @@ fn without_a_level_an_end_txn_is_never_of_level_2() {
 fn produce_is_never_older_than_version_3_whatever_the_broker_says() {
     let ancient = Some(VersionRange::new(0, 2));
     let refused = choose(Produce, ancient, Cap::NotTransactional);
-    assert_eq!(refused, Err(Unsupported { api: Produce, ours: VersionRange::new(3, 12), broker: ancient }));
+    assert_eq!(refused, Err(Unsupported { api: Produce, ours: VersionRange::new(3, 13), broker: ancient }));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::{Shared, coordinator::State};
 
 const NODE: BrokerId = BrokerId(0);
-const TOPIC_ID: Uuid = Uuid::from_u128(0x6b32_7063_0000_4000_8000_0000_0000_0001);
+pub(super) const TOPIC_ID: Uuid = Uuid::from_u128(0x6b32_7063_0000_4000_8000_0000_0000_0001);
 const UNKNOWN_TOPIC: i16 = 3;
 const UNKNOWN_ID: i16 = 105;
 const FEATURE: &str = "transaction.version";
@@ -30,7 +30,7 @@ const FEATURE: &str = "transaction.version";
 /// API, lowest and highest version. Fetch and what has to do with groups is not answered: librdkafka and krafka look at
 /// their versions to know what a broker can.
 const OFFERED: [(ApiKey, i16, i16); 13] = [
-    (ApiKey::Produce, 0, 12),
+    (ApiKey::Produce, 0, 13),
     (ApiKey::Fetch, 0, 13),
     (ApiKey::Metadata, 0, 12),
     (ApiKey::FindCoordinator, 0, 4),

@@ -1,9 +1,10 @@
-//! Produce, versions 3 to 12: read without a copy, answered by hand.
+//! Produce, versions 3 to 13: read without a copy, answered by hand.
 
 use kafka_protocol::messages::ApiKey;
 
 use super::{
     Shared,
+    answers::TOPIC_ID,
     batches::Sum,
     walk::{Form, Walk, Width, put_uvarint},
 };
@@ -30,7 +31,7 @@ pub(super) fn answer(frame: &[u8], shared: &Shared) -> Option<Vec<u8>> {
     let mut topics: Vec<(&str, Vec<Stored>)> = Vec::new();
     let mut sum = Sum::default();
     for _ in 0..walk.length(head.form, Width::Four)?? {
-        let topic = walk.string(head.form)??;
+        let topic = topic(&mut walk, &head, shared)?;
         let mut stored = Vec::new();
         for _ in 0..walk.length(head.form, Width::Four)?? {
             let partition = walk.i32()?;
@@ -47,6 +48,14 @@ pub(super) fn answer(frame: &[u8], shared: &Shared) -> Option<Vec<u8>> {
     Some(if head.acks == 0 { Vec::new() } else { write(&head, &topics) })
 }
 
+/// The name of a topic, which version 13 tells by its id. There is only one.
+fn topic<'a>(walk: &mut Walk<'a>, head: &Head<'_>, shared: &'a Shared) -> Option<&'a str> {
+    if head.version < 13 {
+        return walk.string(head.form)?;
+    }
+    (walk.take(16)? == TOPIC_ID.as_bytes()).then_some(&shared.settings.topic)
+}
+
 fn head<'a>(walk: &mut Walk<'a>) -> Option<Head<'a>> {
     let (_key, version, correlation) = (walk.i16()?, walk.i16()?, walk.i32()?);
     let form = if version >= 9 { Form::Compact } else { Form::Classic };
@@ -55,7 +64,7 @@ fn head<'a>(walk: &mut Walk<'a>) -> Option<Head<'a>> {
     let transactional_id = walk.string(form)?;
     let acks = walk.i16()?;
     let _timeout = walk.i32()?;
-    (3..=12).contains(&version).then_some(Head { version, correlation, form, transactional_id, acks })
+    (3..=13).contains(&version).then_some(Head { version, correlation, form, transactional_id, acks })
 }
 
 fn note(head: &Head<'_>, topics: &[(&str, Vec<Stored>)], sum: &Sum, bytes: usize, shared: &Shared) {
@@ -93,12 +102,15 @@ fn write(head: &Head<'_>, topics: &[(&str, Vec<Stored>)]) -> Vec<u8> {
     tags(&mut out);
     array(&mut out, topics.len());
     for (topic, stored) in topics {
-        if compact {
+        if head.version >= 13 {
+            out.extend_from_slice(TOPIC_ID.as_bytes());
+        } else if compact {
             put_uvarint(&mut out, topic.len() + 1);
+            out.extend_from_slice(topic.as_bytes());
         } else {
             out.extend_from_slice(&(topic.len() as u16).to_be_bytes());
+            out.extend_from_slice(topic.as_bytes());
         }
-        out.extend_from_slice(topic.as_bytes());
         array(&mut out, stored.len());
         for Stored { partition, base_offset } in stored {
             out.extend_from_slice(&partition.to_be_bytes());

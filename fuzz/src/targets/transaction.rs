@@ -55,7 +55,7 @@ fn happen(model: &mut Model, choices: &mut Input<'_>) {
         }
         10 => model.produce_lost(usize::from(more)),
         11 => model.leaders(|index| (more & (1 << (index % 4)) == 0).then_some(NodeId(i32::from(more) % 2))),
-        12 if more % 4 == 0 => model.topic_replaced(cause(CauseKind::UnknownTopic)),
+        12 if more % 4 == 0 => model.topic_replaced(),
         12 => model.topics_checked(),
         13 => model.described((more % 2 == 0).then_some(i64::from(more))),
         14 if model.aborts() => model.aborted(abort_fact(more)),
@@ -149,6 +149,7 @@ fn batch_fact(choices: &mut Input<'_>) -> Option<BatchFact<Cause>> {
         6 => BatchFact::Refused(cause(CauseKind::Fenced)),
         7 => return None,
         8 => BatchFact::Stored(None),
+        9 => BatchFact::TopicIdUnknown,
         number => BatchFact::Stored(Some(i64::from(number))),
     })
 }

@@ -4,11 +4,17 @@ use kafka_protocol::messages as m;
 
 use super::Keys;
 use crate::broker::api::write_txn_markers::Markers;
-use crate::ids::TopicPartition;
+use crate::ids::{TopicId, TopicPartition};
 
 /// A request that can tell what it names.
 pub(crate) trait Named {
+    /// Topics that it names by their ids are told by these.
     fn keys(&self) -> Keys;
+
+    /// The topics that it names by their ids.
+    fn topic_ids(&self) -> Vec<TopicId> {
+        Vec::new()
+    }
 }
 
 /// Requests that name nothing, or nothing that tests ask for.
@@ -46,7 +52,7 @@ fn at(topic: &str, partition: i32) -> TopicPartition {
 
 /// A topic's name, or its id where only that was given.
 fn topic(name: &m::TopicName, id: uuid::Uuid) -> String {
-    if name.is_empty() { crate::ids::TopicId(id.into_bytes()).to_string() } else { name.to_string() }
+    if name.is_empty() { TopicId(id.into_bytes()).to_string() } else { name.to_string() }
 }
 
 impl Named for m::ProduceRequest {
@@ -62,6 +68,10 @@ impl Named for m::ProduceRequest {
             partitions: partitions.collect(),
             ..Keys::default()
         }
+    }
+
+    fn topic_ids(&self) -> Vec<TopicId> {
+        self.topic_data.iter().map(|t| TopicId(t.topic_id.into_bytes())).filter(|id| id.is_known()).collect()
     }
 }
 
@@ -79,6 +89,10 @@ impl Named for m::FetchRequest {
             t.partitions.iter().map(move |p| at(&name, p.partition))
         });
         Keys { partitions: partitions.collect(), ..Keys::default() }
+    }
+
+    fn topic_ids(&self) -> Vec<TopicId> {
+        self.topics.iter().map(|t| TopicId(t.topic_id.into_bytes())).filter(|id| id.is_known()).collect()
     }
 }
 

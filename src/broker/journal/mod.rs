@@ -9,7 +9,7 @@ pub(crate) use self::keys::Named;
 use std::collections::VecDeque;
 
 use super::fault::Reaction;
-use crate::ids::TopicPartition;
+use crate::ids::{TopicId, TopicName, TopicPartition};
 use crate::wire::api::Api;
 
 /// What a request names.
@@ -22,7 +22,7 @@ pub struct Keys {
     pub group: Option<String>,
     /// Its producer id and epoch.
     pub producer: Option<(i64, i16)>,
-    /// Its partitions. Of a topic that is named by its id, the name is that id.
+    /// Its partitions. Of a topic that is named by an id which no topic has, the name is that id.
     pub partitions: Vec<TopicPartition>,
     /// Its topics without partitions, as Metadata has them.
     pub topics: Vec<String>,
@@ -31,6 +31,14 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Tells a topic by its name that was named by its id.
+    pub(crate) fn rename(&mut self, id: TopicId, name: &TopicName) {
+        let id = id.to_string();
+        for partition in self.partitions.iter_mut().filter(|p| *p.topic == *id) {
+            partition.topic = name.clone();
+        }
+    }
+
     /// Does the request name this transactional id, group or topic?
     #[must_use]
     pub fn names(&self, id: &str) -> bool {

@@ -107,8 +107,9 @@ impl Task {
                 }
                 Effect::FindLeaders(partitions) => {
                     let shared = Arc::clone(&self.shared);
-                    let find =
-                        async move { Input::Leaders(produce::leaders(&shared.router, partitions).await) };
+                    let find = async move {
+                        Input::Leaders(produce::leaders(&shared.router, partitions, &[]).await)
+                    };
                     self.calls.push(find.boxed());
                 }
                 Effect::Stored { batch, offset } => _ = self.release(batch, Ok(offset)),

@@ -5,6 +5,7 @@ use crate::{
     proto::{
         cause::Cause,
         outbox::{Batch, BatchFact, BatchId, Produce, RequestId},
+        topics::Looked,
     },
 };
 
@@ -40,8 +41,8 @@ pub enum Input {
         /// What it became.
         parts: Vec<Batch>,
     },
-    /// Leaders were looked up; `None` where there is none.
-    Leaders(Vec<(TopicPartition, Option<NodeId>)>),
+    /// Leaders were looked up.
+    Leaders(Looked),
     /// Time passed.
     Tick,
 }

@@ -14,6 +14,8 @@
 //! - A batch that fails does not end the producer: its handle says so, and what comes behind it goes on.
 //! - What may be stored is never sent under another identity: it is resolved under its own, or given up as
 //!   [`CauseKind::OutcomeUnknown`].
+//! - A batch is for the topic that its records were taken for. Where leaders know topics by id (Produce 13), it does not get
+//!   into another one that was created under the same name, but fails.
 //! - `delivery.timeout.ms` is over for a batch when its last try is answered, so that it is not called unknown where it
 //!   is known.
 
@@ -28,8 +30,9 @@ use super::{
         Batch, BatchFact, BatchId, Expired, Fate, FirstBatch, Limits, Outbox, RequestId, Resolved, Step,
         Trouble,
     },
+    topics::{Doubt, TopicNow},
 };
-use crate::ids::{Identity, Moment, NodeId, ProducerEpoch, TopicPartition};
+use crate::ids::{Identity, Moment, NodeId, ProducerEpoch, TopicId, TopicName, TopicPartition};
 
 mod interface;
 #[cfg(test)]
@@ -64,6 +67,8 @@ pub struct Idempotent {
     flushes: VecDeque<BatchId>,
     next: BatchId,
     splitting: HashMap<BatchId, (TopicPartition, Cause)>,
+    /// Topics whose id a leader did not know.
+    denied: BTreeMap<(TopicName, TopicId), Doubt>,
     effects: VecDeque<Effect>,
 }
 
@@ -85,6 +90,7 @@ impl Idempotent {
             flushes: VecDeque::new(),
             next: BatchId(0),
             splitting: HashMap::new(),
+            denied: BTreeMap::new(),
             effects: VecDeque::from([Effect::Initialize]),
         }
     }
@@ -105,7 +111,10 @@ impl Idempotent {
             Input::Produced { request, facts } => self.produced(now, request, facts),
             Input::ProduceLost(request) => self.produced(now, request, Vec::new()),
             Input::Split { batch, parts } => self.split(batch, &parts),
-            Input::Leaders(leaders) => self.leaders.found(now, leaders),
+            Input::Leaders(looked) => {
+                self.topics_told(&looked.topics);
+                self.leaders.found(now, looked.leaders);
+            }
             Input::Tick => {}
         }
     }
@@ -177,6 +186,10 @@ impl Idempotent {
     }
 
     fn learn(&mut self, now: Moment, partition: &TopicPartition, batch: BatchId, fact: ProduceFact) {
+        if fact == ProduceFact::Plain(BatchFact::TopicIdUnknown) {
+            let id = self.outbox.topic_of(partition, batch).unwrap_or(TopicId::UNKNOWN);
+            self.denied.entry((partition.topic.clone(), id)).or_default().deny();
+        }
         match fact {
             ProduceFact::Plain(BatchFact::OutOfOrder) => {
                 let detail =
@@ -205,6 +218,22 @@ impl Idempotent {
                 Step::Again { metadata: false } | Step::Unknown | Step::Refused { .. } | Step::Gap { .. } => {
                 }
             },
+        }
+    }
+
+    /// Gives up what is for topics that are not there any more. What is under way is told the same by its own answer.
+    fn topics_told(&mut self, topics: &[(TopicName, TopicNow)]) {
+        let mut gone = Vec::new();
+        self.denied.retain(|(name, id), doubt| {
+            let Some((_, now)) = topics.iter().find(|(told, _)| told == name) else { return true };
+            let cause = doubt.told(name, *id, *now);
+            let is_open = cause.is_none() && *now != TopicNow::Known(*id);
+            gone.extend(cause.map(|cause| (name.clone(), *id, cause)));
+            is_open
+        });
+        for (name, id, cause) in gone {
+            let over = self.outbox.without_topic(&name, id);
+            self.give_up_all(over, &cause);
         }
     }
 

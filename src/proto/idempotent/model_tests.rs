@@ -30,6 +30,9 @@ struct Copied {
     records: i32,
 }
 
+/// The topic's id.
+const OLD: TopicId = TopicId([1; 16]);
+
 /// What a partition knows of one producer id.
 #[derive(Default)]
 struct Producer {
@@ -153,7 +156,7 @@ impl World {
                 }
                 Effect::FindLeaders(partitions) => {
                     let node = (self.dice.roll(4) > 0).then_some(NodeId(1));
-                    Input::Leaders(partitions.into_iter().map(|p| (p, node)).collect())
+                    Input::Leaders(partitions.into_iter().map(|p| (p, node)).collect::<Vec<_>>().into())
                 }
                 Effect::Split(batch) => {
                     let parts = self.split(batch);
@@ -186,7 +189,7 @@ impl World {
         self.next += 1;
         self.records.insert(id, records);
         self.order.insert(id, order);
-        Batch { id, records, bytes: 100, deadline }
+        Batch { id, topic: OLD, records, bytes: 100, deadline }
     }
 
     fn split(&mut self, whole: BatchId) -> Vec<Batch> {

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use super::*;
-use crate::proto::outbox::Produce;
+use crate::proto::{outbox::Produce, topics::Looked};
 
 const NODE: NodeId = NodeId(1);
 const SECOND: u64 = 1_000_000;
 const TIMEOUT: u64 = 120 * SECOND;
+
+/// The topic's id, and that of another one of its name.
+const OLD: TopicId = TopicId([1; 16]);
+const NEW: TopicId = TopicId([2; 16]);
 
 /// The machine with everything that it asked for answered, but for Produce.
 struct Bench {
@@ -16,6 +20,8 @@ struct Bench {
     sent: Vec<(Produce, Vec<Identity>)>,
     told: Vec<Effect>,
     granted: i64,
+    /// What brokers tell of the topic.
+    topic: TopicNow,
 }
 
 fn p(partition: i32) -> TopicPartition {
@@ -40,7 +46,14 @@ impl Bench {
             retry_max: Duration::from_secs(1),
         };
         let machine = Idempotent::new(limits, 1);
-        let mut bench = Self { machine, now: 0, sent: Vec::new(), told: Vec::new(), granted: 7 };
+        let mut bench = Self {
+            machine,
+            now: 0,
+            sent: Vec::new(),
+            told: Vec::new(),
+            granted: 7,
+            topic: TopicNow::Known(OLD),
+        };
         assert_eq!(bench.machine.poll_effect(), Some(Effect::Initialize));
         bench.tell(Input::Initialized(InitFact::Granted(pair(7, epoch))));
         bench
@@ -52,8 +65,9 @@ impl Bench {
             match effect {
                 Effect::Produce { produce, identities } => self.sent.push((produce, identities)),
                 Effect::FindLeaders(partitions) => {
-                    let found = partitions.into_iter().map(|p| (p, Some(NODE))).collect();
-                    self.machine.handle(Moment(self.now), Input::Leaders(found));
+                    let leaders = partitions.into_iter().map(|p| (p, Some(NODE))).collect();
+                    let topics = vec![("t".into(), self.topic)];
+                    self.machine.handle(Moment(self.now), Input::Leaders(Looked { leaders, topics }));
                 }
                 Effect::Initialize => {
                     self.granted += 1;
@@ -70,9 +84,13 @@ impl Bench {
     }
 
     fn push(&mut self, ids: &[u64]) {
+        self.push_to(OLD, ids);
+    }
+
+    fn push_to(&mut self, topic: TopicId, ids: &[u64]) {
         for id in ids {
             let deadline = Moment(self.now + TIMEOUT);
-            let batch = Batch { id: BatchId(*id), records: 10, bytes: 100, deadline };
+            let batch = Batch { id: BatchId(*id), topic, records: 10, bytes: 100, deadline };
             self.tell(Input::Batch { partition: p(0), batch, leader: Some(NODE) });
         }
     }
@@ -371,7 +389,7 @@ fn sequences_wrap_behind_the_largest() {
     let mut b = Bench::new();
     let deadline = Moment(TIMEOUT);
     for (id, records, sequence) in [(0, i32::MAX, 0), (1, 5, i32::MAX), (2, 1, 4)] {
-        let batch = Batch { id: BatchId(id), records, bytes: 100, deadline };
+        let batch = Batch { id: BatchId(id), topic: OLD, records, bytes: 100, deadline };
         b.tell(Input::Batch { partition: p(0), batch, leader: Some(NODE) });
         assert_eq!(b.last(), (id, pair(7, 0), sequence));
         b.answer(id, stored(0));
@@ -386,7 +404,8 @@ fn a_batch_that_is_too_large_is_split_within_its_sequences() {
     b.tell(Input::Flush);
     assert_eq!(b.told, [Effect::Split(BatchId(1))]);
     b.told.clear();
-    let part = |id, records| Batch { id: BatchId(id), records, bytes: 50, deadline: Moment(TIMEOUT) };
+    let part =
+        |id, records| Batch { id: BatchId(id), topic: OLD, records, bytes: 50, deadline: Moment(TIMEOUT) };
     b.tell(Input::Split { batch: BatchId(1), parts: vec![part(3, 4), part(4, 6)] });
     b.wait(SECOND);
     for (batch, sequence) in [(3, 10), (4, 14), (2, 20)] {
@@ -442,7 +461,8 @@ fn a_flush_waits_for_what_came_before_it_and_for_nothing_else() {
 fn partitions_restart_by_themselves() {
     let mut b = Bench::flying(&[1]);
     b.answer(1, ProduceFact::Unclear(cause(CauseKind::Refused)));
-    let batch = |id| Batch { id: BatchId(id), records: 10, bytes: 100, deadline: Moment(TIMEOUT) };
+    let batch =
+        |id| Batch { id: BatchId(id), topic: OLD, records: 10, bytes: 100, deadline: Moment(TIMEOUT) };
     b.machine.accept(Moment(0), Input::Batch { partition: p(0), batch: batch(2), leader: Some(NODE) });
     b.tell(Input::Batch { partition: p(1), batch: batch(3), leader: Some(NODE) });
     assert_eq!(b.under_way(), [2, 3], "one request, two epochs");
@@ -515,4 +535,45 @@ fn what_may_be_stored_behind_a_lost_history_is_not_sent_under_another_identity()
     assert_eq!(b.last(), (1, pair(7, 0), 10));
     b.answer(1, plain(BatchFact::OutOfOrder));
     assert_eq!(b.fates(), [(2, Ok(None)), (1, Err(CauseKind::SequenceGap))]);
+}
+
+#[test]
+fn what_is_for_a_topic_that_was_created_anew_fails_and_what_is_for_the_new_one_goes_on() {
+    let mut b = Bench::flying(&[1, 2, 3, 4, 5]);
+    b.push(&[6]);
+    b.push_to(NEW, &[7, 8]);
+    b.topic = TopicNow::Known(NEW);
+    b.answer(1, plain(BatchFact::TopicIdUnknown));
+    assert_eq!(b.fates(), [1, 6].map(|id| (id, Err(CauseKind::UnknownTopic))), "the rest is under way");
+    for id in [2, 3, 4, 5] {
+        b.answer(id, plain(BatchFact::TopicIdUnknown));
+    }
+    assert_eq!(b.fates(), [2, 3, 4, 5].map(|id| (id, Err(CauseKind::UnknownTopic))));
+    b.wait(SECOND);
+    assert_eq!(b.under_way(), [7], "under the next epoch, alone at first");
+    assert_eq!(b.sent[0].0.items[0].topic, NEW);
+    b.answer(7, stored(0));
+    b.answer(8, stored(10));
+    assert_eq!(b.fates(), [(7, Ok(Some(0))), (8, Ok(Some(10)))]);
+}
+
+#[test]
+fn a_leader_that_does_not_know_the_topic_yet_gets_the_same_batch_again() {
+    let mut b = Bench::flying(&[1]);
+    for _ in 0..5 {
+        b.answer(1, plain(BatchFact::TopicIdUnknown));
+        assert_eq!(b.fates(), []);
+        b.wait(2 * SECOND);
+        assert_eq!(b.last(), (1, pair(7, 0), 10));
+    }
+}
+
+#[test]
+fn what_may_be_stored_in_a_topic_that_is_gone_is_told_as_unknown() {
+    let mut b = Bench::flying(&[1]);
+    b.lose(1);
+    b.wait(2 * SECOND);
+    b.topic = TopicNow::Known(NEW);
+    b.answer(1, plain(BatchFact::TopicIdUnknown));
+    assert_eq!(b.fates(), [(1, Err(CauseKind::OutcomeUnknown))]);
 }

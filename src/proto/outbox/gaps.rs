@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use super::{Batch, BatchId, Outbox, Queue, SOON, Sent};
 use crate::{
-    ids::{Moment, TopicPartition},
+    ids::{Moment, TopicId, TopicName, TopicPartition},
     wire::batch::increment_sequence,
 };
 
@@ -145,19 +145,36 @@ impl Outbox {
         let mut over = Vec::new();
         for (partition, queue) in &mut self.partitions {
             let expired = |batch, fate| Expired { partition: partition.clone(), batch, fate };
-            while let Some(at) = queue.sent.iter().position(|s| s.waits() && s.batch.deadline <= now) {
-                let id = queue.sent[at].batch.id;
-                over.push(expired(id, queue.give_up(at)));
-                // What was not tried yet does not wait for what was given up.
-                if !queue.sent.iter().any(Sent::waits) {
-                    queue.not_before = Moment::default();
-                    queue.backoff.reset();
-                }
-            }
+            let waiting = queue.give_up_waiting(|batch| batch.deadline <= now);
+            over.extend(waiting.into_iter().map(|(batch, fate)| expired(batch, fate)));
             while let Some(batch) = queue.queued.front().copied().filter(|b| b.deadline <= now) {
                 queue.queued.pop_front();
                 over.push(expired(batch.id, Fate::NotStored));
             }
+        }
+        over
+    }
+
+    /// The id of the topic that a batch in flight is for.
+    #[must_use]
+    pub fn topic_of(&self, partition: &TopicPartition, batch: BatchId) -> Option<TopicId> {
+        let sent = &self.partitions.get(partition)?.sent;
+        sent.iter().find(|s| s.batch.id == batch && s.in_flight).map(|s| s.batch.topic)
+    }
+
+    /// Takes out what is for a topic of this id, which is not there any more, and is not under way.
+    pub fn without_topic(&mut self, topic: &TopicName, id: TopicId) -> Vec<Expired> {
+        let mut over = Vec::new();
+        for (partition, queue) in self.partitions.iter_mut().filter(|(p, _)| p.topic == *topic) {
+            let mut gone = queue.give_up_waiting(|batch| batch.topic == id);
+            let untried = queue.queued.iter().filter(|batch| batch.topic == id);
+            gone.extend(untried.map(|batch| (batch.id, Fate::NotStored)));
+            queue.queued.retain(|batch| batch.topic != id);
+            over.extend(gone.into_iter().map(|(batch, fate)| Expired {
+                partition: partition.clone(),
+                batch,
+                fate,
+            }));
         }
         over
     }
@@ -224,6 +241,20 @@ impl Queue {
     pub(super) fn again_first(&self) -> Option<usize> {
         let over = self.is_over();
         self.sent.iter().position(|s| s.waits() && (s.doubt || !over))
+    }
+
+    /// Gives up those of the batches that wait to be sent again.
+    fn give_up_waiting(&mut self, which: impl Fn(&Batch) -> bool) -> Vec<(BatchId, Fate)> {
+        let mut over = Vec::new();
+        while let Some(at) = self.sent.iter().position(|s| s.waits() && which(&s.batch)) {
+            over.push((self.sent[at].batch.id, self.give_up(at)));
+            // What was not tried yet does not wait for what was given up.
+            if !self.sent.iter().any(Sent::waits) {
+                self.not_before = Moment::default();
+                self.backoff.reset();
+            }
+        }
+        over
     }
 
     /// The oldest batch can't be stored under its present identity.

@@ -17,8 +17,11 @@ fn p(partition: i32) -> TopicPartition {
     TopicPartition::new("t", partition)
 }
 
+/// The topic's id.
+const OLD: TopicId = TopicId([1; 16]);
+
 fn batch(id: u64, records: i32) -> Batch {
-    Batch { id: BatchId(id), records, bytes: 100, deadline: Moment(120_000_000) }
+    Batch { id: BatchId(id), topic: OLD, records, bytes: 100, deadline: Moment(120_000_000) }
 }
 
 fn drain(o: &mut Outbox, now: u64) -> Vec<(u64, i32)> {

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ids::{GroupId, Identity, Moment, NodeId, TopicPartition},
+    ids::{GroupId, Identity, Moment, NodeId, TopicName, TopicPartition},
     proto::{
         cause::Cause,
         offsets::GroupOffsets,
         outbox::{Batch, BatchFact, BatchId, Produce, RequestId},
+        topics::{Looked, TopicNow},
     },
     wire::versions::TransactionVersion,
 };
@@ -66,12 +67,10 @@ pub enum Input {
     },
     /// A Produce request will never be answered.
     ProduceLost(RequestId),
-    /// Leaders were looked up; `None` where there is none.
-    Leaders(Vec<(TopicPartition, Option<NodeId>)>),
-    /// A topic is no longer the one that was written to.
-    TopicReplaced(Cause),
-    /// The answer to [`Effect::CheckTopics`]: nothing is known of a topic that was replaced.
-    TopicsChecked,
+    /// Leaders were looked up.
+    Leaders(Looked),
+    /// The answer to [`Effect::CheckTopics`].
+    TopicsChecked(Vec<(TopicName, TopicNow)>),
     /// EndTxn(abort) was answered, or failed.
     Aborted(AbortFact),
     /// The coordinator told the start time, or could not.
@@ -182,8 +181,8 @@ pub enum Effect {
     Produce(Produce),
     /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
     FindLeaders(Vec<TopicPartition>),
-    /// See whether the topics are still those that were written to, and answer with [`Input::TopicsChecked`] or
-    /// [`Input::TopicReplaced`].
+    /// Ask for the topics that were written to ([`Transaction::topics`](super::Transaction::topics)), and answer with
+    /// [`Input::TopicsChecked`].
     CheckTopics {
         /// Ask the brokers even if they were asked a moment ago: a commit that follows goes by the leaders in the answer.
         anew: bool,

@@ -1,12 +1,19 @@
 use super::*;
 use crate::{
     ids::Identity,
-    proto::outbox::{FirstBatch, Produce},
+    proto::{
+        outbox::{FirstBatch, Produce},
+        topics::Looked,
+    },
 };
 
 mod offsets;
 
 const NODE: NodeId = NodeId(1);
+
+/// The topic's id, and that of another one of its name.
+const OLD: TopicId = TopicId([1; 16]);
+const NEW: TopicId = TopicId([2; 16]);
 
 struct Rig {
     t: Transaction,
@@ -34,19 +41,25 @@ impl Rig {
     fn write(&mut self, partition: i32) -> Vec<Effect> {
         self.next += 1;
         let deadline = self.now.after(Duration::from_secs(120));
-        let batch = Batch { id: BatchId(self.next), records: 10, bytes: 100, deadline };
+        let batch = Batch { id: BatchId(self.next), topic: OLD, records: 10, bytes: 100, deadline };
         self.feed(Input::Batch { partition: p(partition), batch, leader: None })
     }
 
     fn leaders(&mut self, partitions: &[i32]) -> Vec<Effect> {
-        self.feed(Input::Leaders(partitions.iter().map(|i| (p(*i), Some(NODE))).collect()))
+        self.look(partitions, TopicNow::Known(OLD))
+    }
+
+    /// These partitions are led, and this is told of the topic.
+    fn look(&mut self, partitions: &[i32], now: TopicNow) -> Vec<Effect> {
+        let leaders = partitions.iter().map(|i| (p(*i), Some(NODE))).collect();
+        self.feed(Input::Leaders(Looked { leaders, topics: vec![("t".into(), now)] }))
     }
 
     /// Asks for the end; every topic is still the same.
     fn end(&mut self, goal: Goal) -> Vec<Effect> {
         let anew = goal == Goal::Commit;
         assert_eq!(self.feed(Input::End(goal)), [Effect::CheckTopics { anew }]);
-        self.feed(Input::TopicsChecked)
+        self.feed(Input::TopicsChecked(vec![("t".into(), TopicNow::Known(OLD))]))
     }
 
     fn later(&mut self) -> Vec<Effect> {
@@ -146,7 +159,7 @@ fn after_prepare_nothing_is_taken_any_more() {
     let (mut rig, sent) = Rig::in_flight();
     rig.end(Goal::Commit);
     rig.answer(&sent, BatchFact::Stored(Some(7)));
-    let batch = Batch { id: BatchId(9), records: 1, bytes: 1, deadline: rig.now };
+    let batch = Batch { id: BatchId(9), topic: OLD, records: 1, bytes: 1, deadline: rig.now };
     assert_eq!(rig.t.handle(rig.now, Input::Batch { partition: p(0), batch, leader: None }), Err(Misuse));
     assert_eq!(rig.t.handle(rig.now, Input::End(Goal::Abort)), Err(Misuse));
     assert_eq!(rig.t.poll_effect(), None);
@@ -164,7 +177,7 @@ fn an_empty_transaction_never_becomes_a_committable() {
 fn a_record_that_was_taken_but_could_not_leave_is_no_empty_transaction() {
     let mut rig = Rig::new(TransactionVersion::V2);
     rig.write(0);
-    rig.feed(Input::Leaders(vec![(p(0), None)]));
+    rig.feed(Input::Leaders(vec![(p(0), None)].into()));
     assert_eq!(finish(&rig.feed(Input::End(Goal::Prepare))), None);
     rig.now = rig.now.after(Duration::from_secs(121));
     let effects = rig.feed(Input::Tick);
@@ -274,6 +287,7 @@ fn what_is_known_together_leaves_together_for_the_leaders_that_are_known() {
         for partition in [0, 1, 2] {
             let batch = Batch {
                 id: BatchId(10 + partition),
+                topic: OLD,
                 records: 1,
                 bytes: 100,
                 deadline: rig.now.after(Duration::from_secs(120)),
@@ -299,7 +313,7 @@ fn what_is_known_together_leaves_together_for_the_leaders_that_are_known() {
 fn a_leader_that_refused_is_looked_up_and_not_taken_from_what_was_known() {
     let mut rig = Rig::new(TransactionVersion::V2);
     let deadline = rig.now.after(Duration::from_secs(120));
-    let batch = |id| Batch { id: BatchId(id), records: 1, bytes: 100, deadline };
+    let batch = |id| Batch { id: BatchId(id), topic: OLD, records: 1, bytes: 100, deadline };
     let known = |id| Input::Batch { partition: p(0), batch: batch(id), leader: Some(NODE) };
     let sent = produce(&rig.feed(known(10)));
     let effects = rig.answer(&sent, BatchFact::RetryAfterMetadata);
@@ -398,8 +412,55 @@ fn a_topic_that_was_replaced_is_never_prepared() {
     assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::CheckTopics { anew: false }]);
     rig.feed(Input::Described { start_ms: Some(1) });
     assert_eq!(finish(&rig.answer(&sent, BatchFact::Stored(Some(7)))), None, "the check is not answered");
-    let cause = Cause::new(CauseKind::UnknownTopic, "created anew");
-    assert_eq!(rig.feed(Input::TopicReplaced(cause.clone())), [Effect::Failed(cause)]);
+    assert_failed(&rig.feed(Input::TopicsChecked(vec![("t".into(), TopicNow::Known(NEW))])));
+}
+
+fn assert_failed(effects: &[Effect]) {
+    let failed = |e: &Effect| matches!(e, Effect::Failed(cause) if cause.kind == CauseKind::UnknownTopic);
+    assert!(effects.iter().any(failed), "{effects:?}");
+    assert!(!effects.iter().any(|e| matches!(e, Effect::Produce(_))), "{effects:?}");
+}
+
+#[test]
+fn a_topic_whose_id_the_leader_does_not_know_yet_gets_the_same_batch_again() {
+    let (mut rig, mut sent) = Rig::in_flight();
+    for _ in 0..5 {
+        assert_eq!(rig.answer(&sent, BatchFact::TopicIdUnknown), [Effect::FindLeaders(vec![p(0)])]);
+        assert_eq!(rig.look(&[0], TopicNow::Known(OLD)), [], "after a wait");
+        let again = produce(&rig.later());
+        assert_eq!(again.items, sent.items);
+        sent = again;
+    }
+}
+
+#[test]
+fn a_topic_whose_id_no_leader_knows_any_more_fails_the_transaction() {
+    let (mut rig, sent) = Rig::in_flight();
+    assert_eq!(sent.items[0].topic, OLD);
+    rig.answer(&sent, BatchFact::TopicIdUnknown);
+    assert_failed(&rig.look(&[0], TopicNow::Known(NEW)));
+    let (mut rig, sent) = Rig::in_flight();
+    rig.answer(&sent, BatchFact::TopicIdUnknown);
+    for _ in 0..2 {
+        let missing = Looked { leaders: vec![(p(0), None)], topics: vec![("t".into(), TopicNow::Missing)] };
+        assert_eq!(rig.feed(Input::Leaders(missing)), []);
+        assert_eq!(rig.later(), [Effect::FindLeaders(vec![p(0)])]);
+    }
+    assert_failed(&rig.look(&[], TopicNow::Missing));
+}
+
+/// Whoever writes has looked the topic up again in between.
+#[test]
+fn a_transaction_writes_to_one_topic_of_a_name() {
+    let (mut rig, sent) = Rig::in_flight();
+    let deadline = rig.now.after(Duration::from_secs(120));
+    let batch = Batch { id: BatchId(9), topic: NEW, records: 1, bytes: 1, deadline };
+    let effects = rig.feed(Input::Batch { partition: p(1), batch, leader: Some(NODE) });
+    assert_failed(&effects);
+    assert!(effects.contains(&Effect::Discarded(vec![BatchId(9)])), "{effects:?}");
+    assert_eq!(rig.t.topic_id(&"t".into()), Some(OLD));
+    rig.answer(&sent, BatchFact::Stored(Some(1)));
+    assert_eq!(rig.feed(Input::End(Goal::Abort)), [Effect::Abort]);
 }
 
 #[test]
@@ -407,7 +468,7 @@ fn what_came_together_is_pipelined() {
     let mut rig = Rig::new(TransactionVersion::V2);
     for id in 1..=5 {
         let deadline = rig.now.after(Duration::from_secs(120));
-        let batch = Batch { id: BatchId(id), records: 10, bytes: 100, deadline };
+        let batch = Batch { id: BatchId(id), topic: OLD, records: 10, bytes: 100, deadline };
         rig.t.accept(rig.now, Input::Batch { partition: p(0), batch, leader: Some(NODE) }).unwrap();
     }
     rig.t.accept(rig.now, Input::Flush).unwrap();

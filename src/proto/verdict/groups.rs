@@ -12,10 +12,16 @@ macro_rules! stale_leader {
     };
 }
 
+/// No topic has this id, or one of another name has, as far as this broker knows.
+#[rustfmt::skip]
+macro_rules! topic_id_unknown {
+    () => { E::UnknownTopicId | E::InconsistentTopicId };
+}
+
 /// The topic or partition is not there, as far as this broker knows.
 #[rustfmt::skip]
 macro_rules! topic_unknown {
-    () => { E::UnknownTopicOrPartition | E::UnknownTopicId | E::InconsistentTopicId };
+    () => { E::UnknownTopicOrPartition | topic_id_unknown!() };
 }
 
 /// The broker is slow, or wants to be asked later. Nothing was stored.

@@ -11,6 +11,9 @@ pub enum ProduceVerdict {
     Duplicate,
     /// Not stored here: find the leader again, then resend the identical bytes.
     RetryAfterMetadata,
+    /// Not stored, for this broker has no such topic of that id (Produce 13): ask whether the topic is still the one that was
+    /// written to, and if it is resend the identical bytes.
+    TopicIdUnknown,
     /// Not stored: resend the identical bytes after a back-off.
     Retry,
     /// `CONCURRENT_TRANSACTIONS`: the transaction before this one still ends; resend soon (20 ms).
@@ -47,7 +50,8 @@ pub fn produce(version: i16, code: ErrorCode) -> ProduceVerdict {
     match code {
         E::None => V::Acked,
         E::DuplicateSequenceNumber => V::Duplicate,
-        stale_leader!() | topic_unknown!() => V::RetryAfterMetadata,
+        stale_leader!() | E::UnknownTopicOrPartition => V::RetryAfterMetadata,
+        topic_id_unknown!() => V::TopicIdUnknown,
         busy!() | E::CorruptMessage => V::Retry,
         // Before Produce 12 brokers turn the coordinator's answers into NOT_ENOUGH_REPLICAS; newer ones may not.
         coordinator_moved!() | E::CoordinatorLoadInProgress => V::Retry,
@@ -86,6 +90,9 @@ pub enum IdempotentVerdict {
     /// Find the leader again, then resend the identical bytes. It may be stored: a leader that ceases to be one says the
     /// same of what it has appended already.
     RetryAfterMetadata,
+    /// Not stored, for this broker has no such topic of that id (Produce 13): ask whether the topic is still the one that was
+    /// written to, and if it is resend the identical bytes.
+    TopicIdUnknown,
     /// Not stored: resend the identical bytes after a back-off.
     Retry,
     /// It may be stored: resend the identical bytes, the sequence number tells the broker.
@@ -118,7 +125,8 @@ pub fn produce_idempotent(code: ErrorCode) -> IdempotentVerdict {
     match code {
         E::None => V::Acked,
         E::DuplicateSequenceNumber => V::Duplicate,
-        stale_leader!() | topic_unknown!() => V::RetryAfterMetadata,
+        stale_leader!() | E::UnknownTopicOrPartition => V::RetryAfterMetadata,
+        topic_id_unknown!() => V::TopicIdUnknown,
         busy!() | E::CorruptMessage => V::Retry,
         coordinator_moved!() | E::CoordinatorLoadInProgress | E::ConcurrentTransactions => V::Retry,
         perhaps_done!() => V::MaybeStored,

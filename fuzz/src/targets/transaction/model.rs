@@ -7,11 +7,12 @@ use std::{
 };
 
 use kafka_2pc::{
-    ids::{GroupId, Moment, NodeId, TopicPartition},
+    ids::{GroupId, Moment, NodeId, TopicId, TopicName, TopicPartition},
     proto::{
         cause::Cause,
         offsets::GroupOffsets,
         outbox::{Batch, BatchFact, BatchId, FirstBatch, Limits, Produce, RequestId},
+        topics::{Looked, TopicNow},
         transaction::{
             AbortFact, Acked, AddFact, Evidence, Finish, Goal, Input, Misuse, OffsetsFact, Transaction,
         },
@@ -24,6 +25,10 @@ mod rules;
 const IN_FLIGHT: usize = 3;
 const REQUEST_BYTES: usize = 250;
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The topics' ids, and those of others of their names.
+const THEN: TopicId = TopicId([1; 16]);
+const ANEW: TopicId = TopicId([2; 16]);
 
 /// What is known of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +138,8 @@ impl Model {
     pub(super) fn write(&mut self, partition: TopicPartition, records: i32) {
         let id = BatchId(self.batches.len() as u64);
         let bytes = 40 * usize::try_from(records).unwrap_or(0);
-        let batch = Batch { id, records, bytes, deadline: self.now.after(DELIVERY_TIMEOUT) };
+        let deadline = self.now.after(DELIVERY_TIMEOUT);
+        let batch = Batch { id, topic: THEN, records, bytes, deadline };
         let open = self.failed.is_none();
         if self.takes() {
             let known =
@@ -260,23 +266,31 @@ impl Model {
         let Some(asked) = self.finding.take() else { return };
         let told: Vec<_> = asked.into_iter().enumerate().map(|(index, p)| (p, leader(index))).collect();
         self.leaders.extend(told.iter().filter_map(|(p, node)| Some((p.clone(), (*node)?))));
-        self.give(Input::Leaders(told));
+        let topics = self.topics(THEN);
+        self.give(Input::Leaders(Looked { leaders: told, topics }));
     }
 
     pub(super) fn topics_checked(&mut self) {
         if std::mem::take(&mut self.checking) {
             self.checked = true;
-            self.give(Input::TopicsChecked);
+            self.give(Input::TopicsChecked(self.topics(THEN)));
         }
     }
 
     /// Either question about topics may find it out.
-    pub(super) fn topic_replaced(&mut self, cause: Cause) {
-        if std::mem::take(&mut self.checking) || self.finding.take().is_some() {
-            self.give(Input::TopicReplaced(cause));
-            // The machine has forgotten that it looks for leaders; so the answer is that of the lookup.
-            self.finding = None;
+    pub(super) fn topic_replaced(&mut self) {
+        let topics = self.topics(ANEW);
+        if std::mem::take(&mut self.checking) {
+            self.give(Input::TopicsChecked(topics));
+        } else if let Some(asked) = self.finding.take() {
+            let leaders = asked.into_iter().map(|p| (p, None)).collect();
+            self.give(Input::Leaders(Looked { leaders, topics }));
         }
+    }
+
+    /// Every topic that the machine knows has this id.
+    fn topics(&self, id: TopicId) -> Vec<(TopicName, TopicNow)> {
+        self.machine.topics().map(|name| (name.clone(), TopicNow::Known(id))).collect()
     }
 
     pub(super) fn described(&mut self, start_ms: Option<i64>) {

@@ -264,16 +264,17 @@ impl Sent {
         R::decode(&mut self.body.clone(), self.version).map_err(Failure::wrong)
     }
 
-    /// The record batches of a Produce request: topic, partition, and each batch's header.
+    /// The record batches of a Produce request: topic (its id from version 13 on), partition, and each batch's header.
     ///
     /// # Errors
     /// It is no Produce, or a batch is malformed.
     pub fn batches(&self) -> Result<Vec<(String, i32, BatchHeader)>, Failure> {
         let mut found = Vec::new();
         for topic in self.decode::<ProduceRequest>()?.topic_data {
+            let name = if self.version < 13 { topic.name.to_string() } else { topic.topic_id.to_string() };
             for partition in topic.partition_data {
                 for batch in Batches::new(partition.records.unwrap_or_default()) {
-                    found.push((topic.name.to_string(), partition.index, *batch?.header()));
+                    found.push((name.clone(), partition.index, *batch?.header()));
                 }
             }
         }

@@ -64,7 +64,7 @@ fn prepare_waits_for_offsets_and_names_their_partition_without_records() {
     assert_eq!(rig.feed(Input::End(Goal::Prepare)), []);
     let effects = rig.feed(Input::OffsetsCommitted(kept()));
     assert_eq!(effects, [Effect::OffsetsStored, Effect::Describe, Effect::CheckTopics { anew: false }]);
-    rig.feed(Input::TopicsChecked);
+    rig.feed(Input::TopicsChecked(Vec::new()));
     let effects = rig.feed(Input::Described { start_ms: Some(5) });
     let Some(Finish::Prepared(evidence)) = finish(&effects) else { panic!("{effects:?}") };
     let place = TopicPartition::new("__consumer_offsets", 3);

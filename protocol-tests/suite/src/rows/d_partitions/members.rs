@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kafka_2pc::client::SendError;
-use kafka_2pc::ids::{Moment, NodeId, TopicPartition};
+use kafka_2pc::ids::{Moment, NodeId, TopicId, TopicPartition};
 use kafka_2pc::proto::cause::CauseKind;
 use kafka_2pc::proto::outbox::{Batch, BatchId, FirstBatch, Limits};
 use kafka_2pc::proto::transaction::{AddFact, Effect, Goal, Input, Transaction};
@@ -190,7 +190,7 @@ fn machine() -> Result<Transaction, Failure> {
 
 fn take(machine: &mut Transaction, now: Moment, partition: i32) -> Shown {
     let id = BatchId(u64::try_from(partition)?);
-    let batch = Batch { id, records: 1, bytes: 100, deadline: Moment(u64::MAX) };
+    let batch = Batch { id, topic: TopicId::UNKNOWN, records: 1, bytes: 100, deadline: Moment(u64::MAX) };
     Ok(machine
         .handle(now, Input::Batch { partition: TopicPartition::new("t", partition), batch, leader: None })?)
 }
@@ -261,7 +261,7 @@ pub(super) async fn d11(_: &Bench) -> Shown {
     let now = Moment(0);
     equal("adds at first", adds(&effects(&mut machine)), 1)?;
     take(&mut machine, now, 1)?;
-    machine.handle(now, Input::Leaders(vec![(TopicPartition::new("t", 1), Some(NodeId(1)))]))?;
+    machine.handle(now, Input::Leaders(vec![(TopicPartition::new("t", 1), Some(NodeId(1)))].into()))?;
     equal("adds while one is under way", adds(&effects(&mut machine)), 0)?;
     machine.handle(now, Input::End(Goal::Abort))?;
     machine.handle(now, Input::Added(AddFact::Added))?;

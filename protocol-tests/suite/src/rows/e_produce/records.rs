@@ -103,6 +103,7 @@ pub(super) async fn e18(_: &Bench) -> Shown {
         (9, TransactionVersion::V1),
         (11, TransactionVersion::V1),
         (12, TransactionVersion::V2),
+        (13, TransactionVersion::V2),
     ] {
         let produce = Produce {
             transaction: Some((TransactionalId::new("e18"), level)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kafka_2pc::client::{SendError, Topic, Transaction, TransactionalProducer, TrySendError};
-use kafka_2pc::ids::{Identity, Moment, TopicPartition, TransactionalId};
+use kafka_2pc::ids::{Identity, Moment, TopicId, TopicPartition, TransactionalId};
 use kafka_2pc::proto::committable::Committable;
 use kafka_2pc::proto::outbox::{Batch, BatchId, FirstBatch, Limits};
 use kafka_2pc::proto::resume::{Decision, First, Leaderless, Resume, ResumeInput, ResumeOptions};
@@ -112,7 +112,13 @@ fn ended(goal: Goal) -> machine::Transaction {
 }
 
 fn batch(id: u64) -> Input {
-    let batch = Batch { id: BatchId(id), records: 1, bytes: 100, deadline: Moment(1_000_000_000) };
+    let batch = Batch {
+        id: BatchId(id),
+        topic: TopicId::UNKNOWN,
+        records: 1,
+        bytes: 100,
+        deadline: Moment(1_000_000_000),
+    };
     Input::Batch { partition: TopicPartition::new("t", 0), batch, leader: None }
 }
 
