@@ -7,13 +7,13 @@ mod kit;
 use std::time::Duration;
 
 use kafka_2pc::{
-    broker::{Api, Fault, Profile, Reaction},
+    broker::{Api, BrokerConfig, Fault, Profile, Reaction},
     client::{Isolation, Producer, SendError, Start, Topic},
     ids::TopicPartition,
     proto::cause::CauseKind,
     record::RecordRef,
 };
-use kit::{Bench, TOPIC, within};
+use kit::{Bench, TOPIC, visible, within};
 
 /// UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID.
 const DENIED: [i16; 2] = [100, 103];
@@ -168,4 +168,24 @@ async fn a_producer_without_transactions_writes_to_the_topic_that_was_looked_up_
     assert_eq!(fate(&producer, &anew, "2").await, Ok(Some(1)));
     assert_eq!(lying(&b).await, ["1", "2"]);
     within(producer.close()).await.unwrap();
+}
+
+/// A test that narrows a fault by a topic's name need not know which versions have ids instead.
+#[tokio::test]
+async fn faults_and_the_journal_know_topics_by_their_names() {
+    let b = Bench::with(BrokerConfig { nodes: 2, ..BrokerConfig::default() }).await;
+    b.broker.create_topic_on("moving", vec![vec![1, 2]]).unwrap();
+    let place = TopicPartition::new("moving", 0);
+    let topic = b.client.topic("moving").await.unwrap();
+    let written = b.broker.inject(Fault::on(Api::Produce, Reaction::MoveLeader).id("moving"));
+    let mut transaction = b.producer("a").init().await.unwrap().begin();
+    transaction.send(&topic, Some(0), record("1")).await.unwrap();
+    within(transaction.commit()).await.unwrap();
+    assert_eq!((b.broker.hits(written), b.broker.leader(&place)), (1, Some(2)));
+    let read = b.broker.inject(Fault::on(Api::Fetch, Reaction::MoveLeader).id("moving"));
+    assert_eq!(visible(&b.client, "moving").await, ["1"]);
+    assert_eq!((b.broker.hits(read), b.broker.leader(&place)), (1, Some(1)));
+    let journal = b.broker.journal();
+    let by_id = journal.iter().filter(|e| matches!(e.api, Api::Produce | Api::Fetch));
+    assert!(by_id.clone().all(|e| e.version == 13 && e.keys.partitions == [place.clone()]), "{journal:?}");
 }

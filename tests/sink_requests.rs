@@ -12,6 +12,8 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::future::join_all;
 use kafka_2pc::{
     broker::{Api, Broker, Profile},
+    client::Prepared,
+    record::RecordRef,
     sink::SinkConfig,
 };
 use kit::{
@@ -32,8 +34,9 @@ const V2: &[(Api, usize)] = &[
     (Api::DescribeTransactions, 1),
     // Whether the decision has arrived, before the id is used again.
     (Api::DescribeProducers, 1),
-    // Whether the topic is still the one that was written to: before it is prepared, and after it is decided.
-    (Api::Metadata, 2),
+    // Whether the topic is still the one that was written to, after the transaction is decided. Before it is prepared, the
+    // leaders that stored its last batches under the topic's id have said so, and that there are leaders (Produce 13).
+    (Api::Metadata, 1),
 ];
 
 /// The same, and what V1 needs for each transaction.
@@ -43,6 +46,7 @@ const V1: &[(Api, usize)] = &[
     // The second one: whether a rival has something open under the id that is about to be renewed.
     (Api::DescribeTransactions, 2),
     (Api::DescribeProducers, 1),
+    // The second one: before it is prepared, for Produce has the topic's name.
     (Api::Metadata, 2),
     (Api::InitProducerId, 1),
     (Api::AddPartitionsToTxn, 1),
@@ -91,6 +95,56 @@ async fn a_checkpoint_in_steady_state_asks_this_much() {
             assert!(*count <= most * COUNT, "{api}: {count} in {COUNT} checkpoints: {counted:?}");
         }
         assert_eq!(counted[&Api::EndTxn], COUNT);
+    }
+}
+
+/// What one partition's leader says is nothing about another one: it may have no leader, and then a commit must wait.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_got_nothing_lately_is_asked_for_before_it_is_prepared() {
+    let b = Bench::in_memory(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut producer = b.producer("a").init().await.unwrap();
+    // With the first one, nobody knows yet that leaders tell.
+    for (last, asked) in [(&[0, 1][..], 1), (&[0, 1], 0), (&[0], 1), (&[], 1)] {
+        let mut transaction = producer.begin();
+        for partition in [0, 1] {
+            transaction.send(&topic, Some(partition), RecordRef::value(b"early")).await.unwrap();
+        }
+        transaction.flush().await.unwrap();
+        tokio::time::sleep(INTERVAL).await;
+        for partition in last {
+            transaction.send(&topic, Some(*partition), RecordRef::value(b"late")).await.unwrap();
+        }
+        let before = b.broker.journal().len();
+        let Prepared::Ready(committable) = transaction.prepare().await.unwrap() else { panic!("{last:?}") };
+        let counted = since(&b.broker, before);
+        assert_eq!(counted.get(&Api::Metadata).copied().unwrap_or(0), asked, "{last:?}: {counted:?}");
+        // And what was told then is good enough for a commit that follows.
+        b.client.resume(committable).commit().await.unwrap();
+        let counted = since(&b.broker, before);
+        assert_eq!(counted.get(&Api::Metadata).copied().unwrap_or(0), asked, "{last:?}: {counted:?}");
+        tokio::time::sleep(INTERVAL).await;
+        producer = b.producer("a").init().await.unwrap();
+    }
+}
+
+/// A commit goes by leaders of which it was told after it was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_commit_asks_for_leaders_that_have_stored_nothing_since_it_was_asked_for() {
+    let b = Bench::in_memory(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut producer = b.producer("a").init().await.unwrap();
+    for (flushed, asked) in [(true, 1), (false, 0), (true, 1)] {
+        let mut transaction = producer.begin();
+        transaction.send(&topic, Some(0), RecordRef::value(b"v")).await.unwrap();
+        if flushed {
+            transaction.flush().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let before = b.broker.journal().len();
+        producer = transaction.commit().await.unwrap();
+        let counted = since(&b.broker, before);
+        assert_eq!(counted.get(&Api::Metadata).copied().unwrap_or(0), asked, "{counted:?}");
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a transaction's task asks brokers, and their answers as facts.
 
+use std::collections::BTreeSet;
+
 use super::{
     produce::{Answer, Said, topics_now},
     producer::Shared,
-    router::Purpose,
+    router::{FRESH, Purpose},
 };
 use crate::{
     exchange::{EndTxn, facts},
-    ids::{Identity, TopicName},
+    ids::{Identity, Moment, TopicId, TopicName, TopicPartition},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
@@ -17,18 +19,28 @@ use crate::{
     wire::versions::TransactionVersion,
 };
 
-/// Asks for topics. What brokers told a moment ago counts, unless `anew`.
-pub(super) async fn check_topics(shared: &Shared, topics: Vec<TopicName>, anew: bool) -> Input {
-    let is_asked = |t: &&TopicName| anew || shared.router.is_stale(t);
-    let stale: Vec<TopicName> = topics.iter().filter(is_asked).cloned().collect();
-    // The level is wanted next, by this transaction's end and by the beginning of another; nobody waits for it here.
-    shared.freshen_level();
+/// Asks for topics of which brokers did not tell a moment ago, or since `anew`. Batches that all partitions have stored since
+/// tell as much.
+pub(super) async fn check_topics(
+    shared: &Shared,
+    written: Vec<(TopicPartition, TopicId)>,
+    anew: Option<Moment>,
+) -> Input {
+    let router = &shared.router;
+    let from = anew.unwrap_or_else(|| router.clock.now().before(FRESH));
+    let topics: BTreeSet<TopicName> = written.iter().map(|(p, _)| p.topic.clone()).collect();
+    let is_asked = |name: &&TopicName| {
+        let told = anew.is_none() && !router.is_stale(name);
+        let of_it = written.iter().filter(|(p, _)| p.topic == **name).map(|(p, id)| (p, *id));
+        !told && !router.stored_since(from, of_it)
+    };
+    let asked: Vec<TopicName> = topics.iter().filter(is_asked).cloned().collect();
     let mut answer = None;
-    if !stale.is_empty() {
+    if !asked.is_empty() {
         // Without an answer nothing is known against them; the settled check compares once more.
-        answer = shared.router.metadata(Some(stale)).await.ok();
+        answer = router.metadata(Some(asked)).await.ok();
     }
-    Input::TopicsChecked(topics_now(&shared.router, topics, answer.as_ref()))
+    Input::TopicsChecked(topics_now(router, topics, answer.as_ref()))
 }
 
 /// `Err(None)`: the coordinator was not found.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     exchange::{Call, ExchangeError, MetadataAnswer, Produce, ProducePart, Produced},
-    ids::{NodeId, TopicName, TopicPartition, TransactionalId},
+    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition, TransactionalId},
     net::CallError,
     proto::{
         cause::{Cause, CauseKind},
@@ -19,7 +19,7 @@ use crate::{
         topics::{Looked, TopicNow},
         verdict::MetadataVerdict,
     },
-    wire::{batch::Stamp, versions::TransactionVersion},
+    wire::{batch::Stamp, produce::TOPIC_IDS, versions::TransactionVersion},
 };
 
 /// What became of a request.
@@ -41,7 +41,13 @@ pub(super) enum Said {
     Unsupported(Cause),
 }
 
-type Asked = Vec<(TopicPartition, BatchId, Arc<Numbers>)>;
+/// What a request asked a leader for.
+struct Asked {
+    node: NodeId,
+    /// When it was sent, by a transaction; others do not ask for what its answer tells of topics.
+    at: Option<Moment>,
+    batches: Vec<(TopicPartition, TopicId, BatchId, Arc<Numbers>)>,
+}
 
 /// Sends a request. It is queued here and now, so that requests to one broker leave in the machine's order.
 pub(super) fn produce(
@@ -52,31 +58,32 @@ pub(super) fn produce(
     stamp: impl Fn(usize, &Item) -> Stamp,
 ) -> BoxFuture<'static, Answer> {
     let mut parts = Vec::with_capacity(produce.items.len());
-    let mut asked: Asked = Vec::with_capacity(produce.items.len());
+    let mut batches = Vec::with_capacity(produce.items.len());
     for (place, item) in produce.items.iter().enumerate() {
         if let Some(batch) = held.bytes(item.batch, stamp(place, item)) {
             let (partition, topic_id) = (item.partition.clone(), item.topic);
             parts.push(ProducePart { partition, topic_id, batch });
-            asked.push((item.partition.clone(), item.batch, held.numbers(item.batch)));
+            batches.push((item.partition.clone(), topic_id, item.batch, held.numbers(item.batch)));
         }
     }
     let timeout = router.config.request_timeout;
+    let at = transaction.is_some().then(|| router.clock.now());
+    let asked = Asked { node: produce.node, at, batches };
     let call = Arc::new(Produce { transaction, timeout_ms: millis(timeout), parts });
     let answer = router.connection(produce.node, Purpose::Data).map(|c| c.call(call, timeout));
-    let (router, node, request) = (Arc::clone(router), produce.node, produce.request);
+    let (router, request) = (Arc::clone(router), produce.request);
     async move {
         let answer = match answer {
             Some(answer) => answer.await,
             None => Err(CallError::NotSent("the leader is not known".into())),
         };
-        Answer { request, batches: said(&router, node, asked, answer) }
+        Answer { request, batches: said(&router, asked, answer) }
     }
     .boxed()
 }
 
 fn said(
     router: &Router,
-    node: NodeId,
     asked: Asked,
     answer: Result<<Produce as Call>::Answer, CallError>,
 ) -> Vec<(TopicPartition, BatchId, Said)> {
@@ -84,26 +91,42 @@ fn said(
         Ok(answer) => answer,
         Err(CallError::Exchange(e @ ExchangeError::Unsupported(_))) => {
             let cause = Cause::new(CauseKind::Unsupported, e.to_string());
-            return asked.into_iter().map(|(p, b, _)| (p, b, Said::Unsupported(cause.clone()))).collect();
+            let all = asked.batches.into_iter();
+            return all.map(|(p, _, b, _)| (p, b, Said::Unsupported(cause.clone()))).collect();
         }
         Err(e) => {
             tracing::debug!(error = %e, "Produce was not answered");
-            router.silent(node);
+            router.silent(asked.node);
             let sent = e.outcome_unknown();
-            return asked.into_iter().filter(|_| !sent).map(|(p, b, _)| (p, b, Said::NotSent)).collect();
+            let all = asked.batches.into_iter().filter(|_| !sent);
+            return all.map(|(p, _, b, _)| (p, b, Said::NotSent)).collect();
         }
     };
+    told_of_topics(router, &asked, version, &answers);
+    let Asked { node, batches: asked, .. } = asked;
     let mut said = Vec::with_capacity(asked.len());
     for mut answer in answers {
         let partition = &answer.partition;
         router.answered(node, partition, answer.code);
         answer.leader = answer.leader.filter(|(node, epoch)| router.learn_leader(partition, *node, *epoch));
         // An answer for what was not asked says nothing; a machine passes over a second one for the same batch.
-        if let Some((partition, batch, records)) = asked.iter().find(|(p, ..)| *p == answer.partition) {
+        if let Some((partition, _, batch, records)) = asked.iter().find(|(p, ..)| *p == answer.partition) {
             said.push((partition.clone(), *batch, Said::Produced(version, answer, Arc::clone(records))));
         }
     }
     said
+}
+
+/// A batch that was stored under its topic's id tells of the topic and of the partition's leader.
+fn told_of_topics(router: &Router, asked: &Asked, version: i16, answers: &[Produced]) {
+    let Some(at) = asked.at else { return };
+    router.saw_batches_tell(version >= TOPIC_IDS);
+    if version < TOPIC_IDS {
+        return;
+    }
+    let stored = |p: &TopicPartition| answers.iter().any(|a| a.partition == *p && a.code.is_none());
+    let stored = asked.batches.iter().filter(|(p, ..)| stored(p)).map(|(p, id, ..)| (p, *id));
+    router.stored((asked.node, at), stored);
 }
 
 /// Asks for the leaders of these partitions; there is none where nobody tells. Topics beside theirs are told as they were the

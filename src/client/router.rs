@@ -58,6 +58,8 @@ pub(crate) struct Router {
     /// Held by who looks at leaders on behalf of several.
     looking: tokio::sync::Mutex<()>,
     together: Together,
+    /// Whether the last answer to a Produce of a transaction was one that tells of topics' ids.
+    batches_tell: AtomicBool,
     /// Whether a marker was not on its partition yet when it was looked for directly behind the answer to EndTxn.
     markers_late: AtomicBool,
     connector: Arc<dyn Connector>,
@@ -137,9 +139,10 @@ impl Router {
         let state = State { next_bootstrap: start, next_node: start, ..State::default() };
         let (clock, buffers) = (Clock::start(), Buffers::default());
         let looking = tokio::sync::Mutex::default();
-        let (together, markers_late) = (Together::default(), AtomicBool::new(false));
+        let (together, [markers_late, batches_tell]) =
+            (Together::default(), [false, false].map(AtomicBool::new));
         let state = Mutex::new(state);
-        Self { config, clock, buffers, looking, together, markers_late, connector, state }
+        Self { config, clock, buffers, looking, together, batches_tell, markers_late, connector, state }
     }
 
     /// A router to the same cluster with connections of its own, which end with it.
@@ -174,6 +177,16 @@ impl Router {
         self.state().brokers_at.is_none_or(|told| now.since(told) >= FRESH)
     }
 
+    /// Whether answers to batches tell that their topics are still those of the same ids.
+    pub(crate) fn batches_tell(&self) -> bool {
+        self.batches_tell.load(Ordering::Relaxed)
+    }
+
+    /// They do, or do not.
+    pub(crate) fn saw_batches_tell(&self, they_do: bool) {
+        self.batches_tell.store(they_do, Ordering::Relaxed);
+    }
+
     /// Whether markers take longer here than the answer to EndTxn.
     pub(crate) fn markers_are_late(&self) -> bool {
         self.markers_late.load(Ordering::Relaxed)
@@ -189,11 +202,33 @@ impl Router {
         self.state().cluster.partitions(name)
     }
 
-    /// True if it was asked at `from` or later, and the partition belonged to the topic of this id and had a leader, of
-    /// which nothing bad is known since.
+    /// A broker stored batches that were sent to it at `sent` under these ids of their topics (Produce 13).
+    pub(crate) fn stored<'a>(
+        &self,
+        (node, sent): (NodeId, Moment),
+        stored: impl Iterator<Item = (&'a TopicPartition, TopicId)>,
+    ) {
+        let mut state = self.state();
+        stored.for_each(|(partition, id)| state.cluster.stored(partition, id, (node, sent)));
+    }
+
+    /// Whether leaders have stored batches that were sent to them at `from` or later, one on each of these partitions under
+    /// this id of its topic.
+    pub(crate) fn stored_since<'a>(
+        &self,
+        from: Moment,
+        mut partitions: impl Iterator<Item = (&'a TopicPartition, TopicId)>,
+    ) -> bool {
+        let state = self.state();
+        partitions.all(|(partition, id)| state.cluster.stored_since(partition, id, from))
+    }
+
+    /// True if it was asked at `from` or later, or a batch was sent to it then that it stored, and the partition belonged to
+    /// the topic of this id and had a leader, of which nothing bad is known since.
     pub(crate) fn is_led(&self, partition: &TopicPartition, id: TopicId, from: Moment) -> bool {
         let state = self.state();
-        let asked = state.topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from);
+        let asked = state.topics_at.get(&partition.topic).is_some_and(|asked| *asked >= from)
+            || state.cluster.stored_since(partition, id, from);
         if !asked || state.cluster.topic_id(&partition.topic) != id {
             return false;
         }

@@ -243,6 +243,7 @@ impl Transaction {
     }
 
     async fn end(mut self, goal: Goal) -> Ending {
+        let since = self.shared.router.clock.now();
         if goal != Goal::Abort {
             // What was lost earlier is not in what is closed now.
             if let Err(SendError::Failed(cause)) = self.close_all().and_then(|()| self.link.check()) {
@@ -250,7 +251,7 @@ impl Transaction {
                 return failed(cause);
             }
         }
-        match (self.ask_end(goal).await, goal) {
+        match (self.ask_end(goal, since).await, goal) {
             (Ending::Failed(cause), Goal::Prepare | Goal::Commit) => {
                 self.abort_at_last().await;
                 Ending::Failed(cause)
@@ -261,15 +262,16 @@ impl Transaction {
 
     /// There is only one way left; it goes on in the background if it takes longer.
     async fn abort_at_last(&self) {
-        if tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort)).await.is_err() {
+        let now = self.shared.router.clock.now();
+        if tokio::time::timeout(ABORT_WAIT, self.ask_end(Goal::Abort, now)).await.is_err() {
             let id = &self.shared.transactional_id;
             tracing::warn!(transactional_id = %id, waited = ?ABORT_WAIT, "its abort is not answered: {LEFT_OPEN}");
         }
     }
 
-    async fn ask_end(&self, goal: Goal) -> Ending {
+    async fn ask_end(&self, goal: Goal, since: Moment) -> Ending {
         let (reply, answer) = oneshot::channel();
-        _ = self.commands.send(Command::End(goal, reply));
+        _ = self.commands.send(Command::End(goal, since, reply));
         match answer.await {
             Ok(ending) => ending,
             Err(_) => failed(self.link.cause()),

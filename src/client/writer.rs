@@ -41,7 +41,8 @@ pub(super) enum Command {
     Flush(oneshot::Sender<Result<(), Cause>>),
     /// Somebody waits for memory and has something to close by then.
     Wake(Option<Moment>),
-    End(Goal, oneshot::Sender<Ending>),
+    /// The end, and when it was asked for.
+    End(Goal, Moment, oneshot::Sender<Ending>),
 }
 
 /// How the transaction ended, for its handle.
@@ -137,11 +138,11 @@ async fn refuse(
         match command {
             Command::Began(_) | Command::Batches(_) | Command::Wake(_) => {}
             Command::Offsets(_, reply) | Command::Flush(reply) => _ = reply.send(Err(cause.clone())),
-            Command::End(Goal::Abort, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
-            Command::End(Goal::Prepare | Goal::Commit, reply) if cause.is_fenced() => {
+            Command::End(Goal::Abort, _, reply) => _ = reply.send(Ending::Aborted(next, cause.clone())),
+            Command::End(Goal::Prepare | Goal::Commit, _, reply) if cause.is_fenced() => {
                 _ = reply.send(Ending::Fenced(cause.clone()));
             }
-            Command::End(Goal::Prepare | Goal::Commit, reply) => {
+            Command::End(Goal::Prepare | Goal::Commit, _, reply) => {
                 _ = reply.send(Ending::Failed(cause.clone()));
             }
         }
@@ -164,6 +165,8 @@ struct Task {
     /// When whoever waits for memory is woken to look again.
     alarm: Option<Moment>,
     end: Option<oneshot::Sender<Ending>>,
+    /// When the end was asked for.
+    ends_since: Moment,
     cause: Option<Cause>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
     finished: Option<Finish>,
@@ -183,7 +186,8 @@ impl Task {
         };
         Self {
             machine: machine::Transaction::new(version, limits, Clock::seed())
-                .abort_patience(shared.router.config.max_block),
+                .abort_patience(shared.router.config.max_block)
+                .batches_tell(shared.router.batches_tell()),
             shared,
             link,
             identity,
@@ -195,6 +199,7 @@ impl Task {
             offsets: VecDeque::new(),
             alarm: None,
             end: None,
+            ends_since: Moment::default(),
             cause: None,
             calls: FuturesUnordered::new(),
             finished: None,
@@ -280,8 +285,14 @@ impl Task {
                 self.flushes.push_back(reply);
                 Input::Flush
             }
-            Command::End(goal, reply) => {
+            Command::End(goal, since, reply) => {
                 self.end = Some(reply);
+                self.ends_since = since;
+                if goal != Goal::Abort && self.machine.topics().next().is_some() {
+                    // The level is wanted next, by this transaction's end and by the beginning of another; nobody waits for it
+                    // here.
+                    self.shared.freshen_level();
+                }
                 Input::End(goal)
             }
         };
@@ -421,8 +432,9 @@ impl Task {
     }
 
     fn check_topics(&mut self, anew: bool) {
-        let (shared, topics) = (Arc::clone(&self.shared), self.machine.topics().cloned().collect());
-        self.calls.push(async move { calls::check_topics(&shared, topics, anew).await }.boxed());
+        let (shared, anew) = (Arc::clone(&self.shared), anew.then_some(self.ends_since));
+        let written = self.machine.written_to().map(|(p, id)| (p.clone(), id)).collect();
+        self.calls.push(async move { calls::check_topics(&shared, written, anew).await }.boxed());
     }
 
     /// Tells how it ended; hands back a committable that nobody is there to take.

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::ids::{CoordinatorKey, NodeId, TopicId, TopicName, TopicPartition};
+use crate::ids::{CoordinatorKey, Moment, NodeId, TopicId, TopicName, TopicPartition};
 
 /// The knowledge.
 #[derive(Debug, Default)]
@@ -39,12 +39,14 @@ struct Known {
     leader: Leader,
     /// What is told next counts, of whatever epoch it is.
     doubted: bool,
+    /// The last broker that stored a batch which was sent to it under the topic's id, and when it was sent.
+    stored: Option<(NodeId, Moment)>,
 }
 
 impl From<Leader> for Known {
     fn from(leader: Leader) -> Self {
         // Nobody leads for long without being told.
-        Self { leader, doubted: leader.node.is_none() }
+        Self { leader, doubted: leader.node.is_none(), stored: None }
     }
 }
 
@@ -147,6 +149,25 @@ impl Cluster {
         known.leader.node.filter(|_| !known.doubted)
     }
 
+    /// A broker stored a batch that was sent to it at `sent` under this id of the topic: it led the partition since.
+    pub fn stored(&mut self, partition: &TopicPartition, id: TopicId, (node, sent): (NodeId, Moment)) {
+        let topic = self.topics.get_mut(&partition.topic).filter(|topic| topic.id == id);
+        if let Some(known) = topic.and_then(|t| t.partitions.get_mut(&partition.partition)) {
+            known.stored = Some((node, sent));
+        }
+    }
+
+    /// Whether the leader has stored a batch that was sent to it at `from` or later under this id of the topic, and nothing
+    /// was heard since that speaks against it.
+    #[must_use]
+    pub fn stored_since(&self, partition: &TopicPartition, id: TopicId, from: Moment) -> bool {
+        let topic = self.topics.get(&partition.topic).filter(|topic| topic.id == id);
+        let known = topic.and_then(|t| t.partitions.get(&partition.partition)).filter(|known| !known.doubted);
+        known.is_some_and(|known| {
+            known.stored.is_some_and(|(node, sent)| known.leader.node == Some(node) && sent >= from)
+        })
+    }
+
     /// A broker that was asked as the leader of a partition says that it is not. If it is believed to be, that is in doubt.
     pub fn doubt_leader(&mut self, partition: &TopicPartition, node: NodeId) {
         let known = self.topics.get_mut(&partition.topic);
@@ -231,6 +252,43 @@ mod tests {
         }
         c.learn_topic("t".into(), TopicId([2; 16]), [(0, leader(3, 0))]);
         assert_eq!(c.leader(&p), Some(NodeId(3)), "a topic that was created anew begins anew");
+    }
+
+    #[test]
+    fn what_a_leader_stored_counts_for_it_and_for_the_topic_of_that_id() {
+        let (id, other, p) = (TopicId([1; 16]), TopicId([2; 16]), TopicPartition::new("t", 0));
+        let known = || {
+            let mut c = Cluster::default();
+            c.learn_topic("t".into(), id, [(0, leader(1, 5)), (1, leader(1, 5))]);
+            c.stored(&p, id, (NodeId(1), Moment(7)));
+            c
+        };
+        let counts = |c: &Cluster, from| c.stored_since(&p, id, Moment(from));
+        let c = known();
+        assert!(counts(&c, 7) && !counts(&c, 8), "it counts from when it was sent");
+        assert!(!c.stored_since(&p, other, Moment(7)));
+        assert!(
+            !c.stored_since(&TopicPartition::new("t", 1), id, Moment(7)),
+            "of another partition nothing is said"
+        );
+        let against: [fn(&mut Cluster); 6] = [
+            |c| c.doubt_leader(&TopicPartition::new("t", 0), NodeId(1)),
+            |c| c.doubt_leaders_at(NodeId(1)),
+            |c| c.learn_topic("t".into(), TopicId([1; 16]), [(0, leader(2, 6))]),
+            |c| c.learn_topic("t".into(), TopicId([1; 16]), [(0, Leader { node: None, epoch: 6 })]),
+            |c| c.learn_topic("t".into(), TopicId([2; 16]), [(0, leader(1, 0))]),
+            |c| c.forget_topic(&"t".into()),
+        ];
+        for (number, against) in against.into_iter().enumerate() {
+            let mut c = known();
+            against(&mut c);
+            assert!(!counts(&c, 7), "{number}");
+        }
+        let mut c = known();
+        c.stored(&p, other, (NodeId(1), Moment(9)));
+        assert!(!counts(&c, 9), "it was for another topic of that name");
+        c.stored(&p, id, (NodeId(2), Moment(9)));
+        assert!(!counts(&c, 7), "another leader than the one that is known");
     }
 
     #[test]

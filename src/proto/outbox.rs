@@ -256,6 +256,21 @@ impl Outbox {
         self.partitions.values().all(|q| q.queued.is_empty() && q.sent.iter().all(|s| s.gone))
     }
 
+    /// Whether a batch of this partition has not left yet.
+    #[must_use]
+    pub fn has_queued(&self, partition: &TopicPartition) -> bool {
+        self.partitions.get(partition).is_some_and(|q| !q.queued.is_empty())
+    }
+
+    /// Whether a batch of this partition is not stored yet, or one was not so long ago.
+    #[must_use]
+    pub fn is_busy(&self, now: Moment, partition: &TopicPartition, since: Duration) -> bool {
+        self.partitions.get(partition).is_some_and(|q| {
+            let under_way = !q.queued.is_empty() || q.sent.iter().any(|s| !s.gone);
+            under_way || (q.stored_at > Moment::default() && now.since(q.stored_at) < since)
+        })
+    }
+
     /// True while a Produce request is not answered.
     #[must_use]
     pub fn in_flight(&self) -> bool {

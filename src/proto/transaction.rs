@@ -64,6 +64,9 @@ enum State {
 /// How long a partition that is going to get a batch waits for others, so that one request adds them all.
 const ADD_WAIT: Duration = Duration::from_millis(2);
 
+/// A batch that was stored so long ago at most says of its topic what a question would.
+const JUST_NOW: Duration = Duration::from_millis(50);
+
 /// How long an abort is tried, unless told otherwise (`max.block.ms`).
 const ABORT_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,6 +89,9 @@ pub struct Transaction {
     reached: bool,
     written: Written,
     topics: Topics,
+    batches_tell: bool,
+    /// The batches that are under way at the end tell of all topics.
+    last_tell: bool,
     start: StartTime,
     evidence: Evidence,
     abort_patience: Duration,
@@ -117,6 +123,8 @@ impl Transaction {
             reached: false,
             written: Written::default(),
             topics: Topics::NotAsked,
+            batches_tell: false,
+            last_tell: false,
             start: StartTime::NotAsked,
             evidence: Evidence::default(),
             abort_patience: ABORT_PATIENCE,
@@ -130,6 +138,14 @@ impl Transaction {
     #[must_use]
     pub fn abort_patience(self, abort_patience: Duration) -> Self {
         Self { abort_patience, ..self }
+    }
+
+    /// The same, where the answer to a batch most likely tells that its topic is still the one that it was for (Produce 13).
+    /// Then the batches that are under way at the end are waited for before topics are asked for: the driver need not ask for
+    /// those of which all is told by then.
+    #[must_use]
+    pub fn batches_tell(self, batches_tell: bool) -> Self {
+        Self { batches_tell, ..self }
     }
 
     /// Takes a command or a fact.
@@ -256,6 +272,11 @@ impl Transaction {
         self.written.names()
     }
 
+    /// The partitions that are written to, and the ids of their topics.
+    pub fn written_to(&self) -> impl Iterator<Item = (&TopicPartition, TopicId)> {
+        self.evidence.partitions.keys().filter_map(|p| Some((p, self.written.id(&p.topic)?)))
+    }
+
     /// The id under which a topic was known when its first record was taken, if one was.
     #[must_use]
     pub fn topic_id(&self, name: &TopicName) -> Option<TopicId> {
@@ -287,7 +308,10 @@ impl Transaction {
                 self.abort_until = Some(now.after(self.abort_patience));
                 self.discard();
             }
-            (State::Open, Goal::Prepare | Goal::Commit) => self.state = State::Draining(goal),
+            (State::Open, Goal::Prepare | Goal::Commit) => {
+                self.last_tell = self.batches_tell && self.will_tell(now, goal);
+                self.state = State::Draining(goal);
+            }
             (State::AbortRequired(cause), Goal::Prepare | Goal::Commit) => {
                 self.effects.push_back(Effect::Failed(cause.clone()));
             }
@@ -463,14 +487,26 @@ impl Transaction {
         }
     }
 
-    /// Asked beside the last batches, so that it costs no time of its own.
+    /// Asked beside the last batches, so that it costs no time of its own; or behind them, where they make it superfluous.
     fn check_topics(&mut self, goal: Goal) {
         // send() may have failed the transaction.
         let is_draining = self.state == State::Draining(goal);
         if is_draining && self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
+            if self.last_tell && !self.outbox.is_empty() {
+                return;
+            }
             self.topics = Topics::Asked;
             self.effects.push_back(Effect::CheckTopics { anew: goal == Goal::Commit });
         }
+    }
+
+    /// Whether each partition has a batch whose answer tells of its topic: at a commit, which goes by what is told after it was
+    /// asked for, one that has not left yet.
+    fn will_tell(&self, now: Moment, goal: Goal) -> bool {
+        self.written_to().all(|(partition, _)| match goal {
+            Goal::Commit => self.outbox.has_queued(partition),
+            Goal::Prepare | Goal::Abort => self.outbox.is_busy(now, partition, JUST_NOW),
+        })
     }
 
     fn prepare(&mut self, goal: Goal) {

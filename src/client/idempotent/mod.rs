@@ -43,6 +43,7 @@ pub struct IdempotentBuilder {
 /// | `DeliveryTimeout` | `delivery.timeout.ms` is over, and every try was refused or never left: not stored |
 /// | `OutcomeUnknown` | the same, but a try was not answered, or the answer leaves it open: stored, or not. [`Cause::outcome_unknown`] tells |
 /// | `RecordTooLarge` | a record above the topic's `max.message.bytes`. A batch of several is split until only such records are left |
+/// | `UnknownTopic` | the topic that was looked up was deleted, or deleted and created anew, and its leader knows it by id |
 /// | `Refused`, `Denied`, `Unsupported` | the broker's word on these records, on this topic, or on the producer |
 ///
 /// Nothing of this ends the producer. Only records that can't be compressed do (`Refused`), and a codec that is not part of
@@ -50,7 +51,8 @@ pub struct IdempotentBuilder {
 /// stored is never sent under another identity than that which it was sent under first. A time that is over while a
 /// request is under way waits for its answer, for `request.timeout.ms` at most, for the answer is mostly "stored".
 ///
-/// Topics are known by name, as in Java's client: if one is deleted and created anew, records go on into the new one.
+/// A record is for the topic that was looked up, not for its name: if that is deleted and created anew, records fail until it
+/// is looked up again. Brokers that know topics by name (before Kafka 4.1: no Produce 13) take them into the new one.
 ///
 /// When the last clone is dropped, what was taken is still sent in the background, as long as the runtime lives; nobody is
 /// told of failures but the log. Use [`close`](Self::close) to be sure.

@@ -30,7 +30,7 @@ async fn records_that_could_not_be_compressed_are_not_committed_without() {
         let mut asked = Vec::new();
         let task = async {
             while let Some(command) = received.recv().await {
-                if let Command::End(goal, reply) = command {
+                if let Command::End(goal, _, reply) = command {
                     asked.push(goal);
                     _ = reply.send(Ending::Aborted(Next::Bare, Cause::new(CauseKind::Dropped, "")));
                 }

@@ -181,10 +181,11 @@ pub enum Effect {
     Produce(Produce),
     /// Look up the leaders of these partitions, and answer with [`Input::Leaders`].
     FindLeaders(Vec<TopicPartition>),
-    /// Ask for the topics that were written to ([`Transaction::topics`](super::Transaction::topics)), and answer with
-    /// [`Input::TopicsChecked`].
+    /// Ask for the topics that are written to ([`Transaction::written_to`](super::Transaction::written_to)), and answer with
+    /// [`Input::TopicsChecked`]. What was told a moment ago need not be asked for.
     CheckTopics {
-        /// Ask the brokers even if they were asked a moment ago: a commit that follows goes by the leaders in the answer.
+        /// What was told before the end was asked for does not count: a commit that follows goes by leaders that were known
+        /// since.
         anew: bool,
     },
     /// Ask for the transaction's start time.

@@ -449,6 +449,45 @@ fn a_topic_whose_id_no_leader_knows_any_more_fails_the_transaction() {
     assert_failed(&rig.look(&[], TopicNow::Missing));
 }
 
+#[test]
+fn topics_are_asked_for_behind_the_last_batches_where_those_tell() {
+    for goal in [Goal::Prepare, Goal::Commit] {
+        let mut rig = Rig::new(TransactionVersion::V2);
+        rig.t = rig.t.batches_tell(true);
+        rig.write(0);
+        // It has not left: its leader is not known yet.
+        assert_eq!(rig.feed(Input::End(goal)), []);
+        let sent = produce(&rig.leaders(&[0]));
+        let effects = rig.answer(&sent, BatchFact::Stored(Some(7)));
+        assert!(effects.contains(&Effect::CheckTopics { anew: goal == Goal::Commit }), "{effects:?}");
+        assert_eq!(finish(&effects), None);
+        rig.feed(Input::Described { start_ms: None });
+        let effects = rig.feed(Input::TopicsChecked(vec![("t".into(), TopicNow::Known(OLD))]));
+        assert!(matches!(finish(&effects), Some(Finish::Prepared(_))), "{effects:?}");
+    }
+}
+
+#[test]
+fn topics_are_asked_for_beside_the_last_batches_where_a_partition_has_none() {
+    let mut rig = Rig::new(TransactionVersion::V2);
+    rig.t = rig.t.batches_tell(true);
+    rig.write(0);
+    let sent = produce(&rig.leaders(&[0]));
+    rig.answer(&sent, BatchFact::Stored(Some(7)));
+    rig.later();
+    rig.write(1);
+    assert_eq!(rig.feed(Input::End(Goal::Prepare)), [Effect::CheckTopics { anew: false }]);
+    let mut rig = Rig::new(TransactionVersion::V2);
+    rig.t = rig.t.batches_tell(true);
+    rig.write(0);
+    rig.leaders(&[0]);
+    assert_eq!(
+        rig.feed(Input::End(Goal::Commit)),
+        [Effect::CheckTopics { anew: true }],
+        "it has left before"
+    );
+}
+
 /// Whoever writes has looked the topic up again in between.
 #[test]
 fn a_transaction_writes_to_one_topic_of_a_name() {

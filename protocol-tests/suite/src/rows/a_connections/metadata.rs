@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kafka_2pc::client::{Client, EndError, Isolation, Start, Topic, TopicError, Transaction};
+use kafka_2pc::client::{Client, EndError, Isolation, SendError, Start, Topic, TopicError, Transaction};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc::proto::cause::CauseKind;
 use kafka_2pc::proto::resume::{Decision, Outcome};
@@ -21,6 +21,10 @@ const NOT_LEADER: i16 = 6;
 const FALSE_EPOCH: i32 = i32::MAX;
 /// UNKNOWN_TOPIC_OR_PARTITION.
 const UNKNOWN_TOPIC: i16 = 3;
+/// UNKNOWN_TOPIC_ID.
+const UNKNOWN_ID: i16 = 100;
+/// The first Produce that names topics by their ids.
+const BY_ID: i16 = 13;
 
 /// A batch that meets a leader of yesterday is sent again as it is, to the leader that the refusal names.
 pub(super) async fn a14(bench: &Bench) -> Shown {
@@ -203,13 +207,14 @@ enum Told {
 
 /// A topic that was deleted and created anew is another one: nothing of a transaction that began before becomes visible in
 /// it, and the transaction fails. Where brokers do not tell of it before the transaction is prepared, what became of it is
-/// told when it is settled.
+/// told when it is settled. Where Produce has topics' ids, nothing of it gets into the new topic at all, nor does what a producer
+/// without transactions wrote for the old one.
 pub(super) async fn a17(bench: &Bench) -> Shown {
     bench.trace.keep_private("what a broker answers about a topic that is just going depends on the moment");
     for told in [Told::AtTheEnd, Told::Before, Told::Behind, Told::Afterwards] {
         created_anew(bench, told).await.map_err(|failure| failure.on(format!("told {told:?}")))?;
     }
-    Ok(())
+    without_transactions(bench).await.map_err(|failure| failure.on("without transactions"))
 }
 
 async fn created_anew(bench: &Bench, told: Told) -> Shown {
@@ -223,6 +228,7 @@ async fn created_anew(bench: &Bench, told: Told) -> Shown {
     let id = bench.id("a17");
     let mut transaction = bench.init(&client, &id).await?.begin();
     bench.write(&mut transaction, &topic, 0, &["old"]).await?;
+    let by_id = names_ids(bench);
     bench.delete_topic(topic.name()).await?;
     bench.create_topic(topic.name(), 1, &[]).await?;
     if matches!(told, Told::Behind | Told::Afterwards) {
@@ -231,9 +237,13 @@ async fn created_anew(bench: &Bench, told: Told) -> Shown {
         bench.let_the_client_forget().await;
     }
     let mut flushed = true;
-    if told != Told::AtTheEnd {
+    // By its id the new topic is not found, and what went astray would tell of it before anybody prepares.
+    if told != Told::AtTheEnd && !(by_id && told == Told::Afterwards) {
         within(transaction.send(&topic, Some(0), RecordRef::value(b"astray"))).await??;
-        flushed = bench.step("flush", within(transaction.flush()).await?).is_ok();
+        let ended = bench.step("flush", within(flush(bench, &mut transaction)).await?);
+        let is_told = matches!(&ended, Err(SendError::Failed(c)) if c.kind == CauseKind::UnknownTopic);
+        holds(is_told || !by_id, format!("the flush ended with {ended:?}"))?;
+        flushed = ended.is_ok();
     }
     if told == Told::Afterwards {
         gone(bench, &client, transaction).await?;
@@ -251,11 +261,66 @@ async fn created_anew(bench: &Bench, told: Told) -> Shown {
     holds(anew.id() != topic.id(), "the client still takes the new topic for the old one")?;
     let before = bench.committed(&anew).await?;
     holds(!before.contains(&"old".to_owned()), "a record of the old topic is in the new one")?;
+    holds(!by_id || before.is_empty(), "a record for the old topic is in the new one")?;
     let mut next = bench.init(&client, &id).await?.begin();
     bench.write(&mut next, &anew, 0, &["new"]).await?;
     bench.step("commit", within(next.commit()).await?)?;
     let committed = bench.committed(&anew).await?;
     equal("committed in the new topic", committed, [before, vec!["new".to_owned()]].concat())
+}
+
+/// Whether Produce requests name topics by their ids here, as far as any have left.
+fn names_ids(bench: &Bench) -> bool {
+    bench.tap.requests().iter().any(|r| r.api == Api::Produce && r.version >= BY_ID)
+}
+
+/// Flushes. When a leader has refused the topic's id, the other brokers know of the new topic soon, too.
+async fn flush(bench: &Bench, transaction: &mut Transaction) -> Result<(), SendError> {
+    let known = bench.tap.answers().len();
+    let refused = |bench: &Bench| {
+        let answers = bench.tap.answers();
+        answers.iter().skip(known).any(|a| a.api == Api::Produce && a.codes.contains(&UNKNOWN_ID))
+    };
+    let tell = async {
+        while !refused(bench) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bench.let_the_client_forget().await;
+        bench.tap.clear();
+        std::future::pending().await
+    };
+    tokio::select! {
+        flushed = transaction.flush() => flushed,
+        () = tell => Ok(()),
+    }
+}
+
+/// A producer without transactions writes to the topic that was looked up, and says so where it can't. By its name it goes on
+/// into the new one, as other clients do.
+async fn without_transactions(bench: &Bench) -> Shown {
+    let client = bench.client()?;
+    let topic = bench.topic(&client, 1).await?;
+    let producer = client.idempotent_producer().start();
+    let send = async |topic: &Topic, value: &[u8]| {
+        let record = RecordRef::value(value);
+        let delivery = within(producer.send_tracked(topic, Some(0), record)).await??;
+        // Whatever it says, the delivery says it of this record.
+        _ = within(producer.flush()).await?;
+        Ok::<_, Failure>(within(delivery.stored()).await?.map_err(|cause| cause.kind))
+    };
+    equal("the first record", send(&topic, b"old").await?, Ok(Some(0)))?;
+    let by_id = bench.tap.requests().iter().rev().find(|r| r.api == Api::Produce).map(|r| r.version >= BY_ID);
+    bench.delete_topic(topic.name()).await?;
+    bench.create_topic(topic.name(), 1, &[]).await?;
+    let astray = send(&topic, b"astray").await?;
+    let anew = within(client.topic(topic.name())).await??;
+    holds(anew.id() != topic.id(), "the client still takes the new topic for the old one")?;
+    if by_id != Some(true) {
+        return Ok(());
+    }
+    equal("a record for the old topic", astray, Err(CauseKind::UnknownTopic))?;
+    equal("the first record of the new topic", send(&anew, b"new").await?, Ok(Some(0)))?;
+    equal("in the new topic", bench.committed(&anew).await?, ["new"])
 }
 
 /// Brokers tell of the topic as it was, until the tap is cleared.
