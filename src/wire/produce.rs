@@ -222,7 +222,9 @@ mod tests {
 
     use super::*;
 
-    type Topics = Vec<((String, [u8; 16]), Vec<(i32, Bytes)>)>;
+    /// Name and id, and the batches by partition.
+    type Topic = ((String, [u8; 16]), Vec<(i32, Bytes)>);
+    type Topics = Vec<Topic>;
 
     fn framed(head: &ProduceHead<'_>, topics: &Topics) -> Result<Vec<Bytes>, ProduceError> {
         let topics: Vec<_> = topics
@@ -244,7 +246,7 @@ mod tests {
             PartitionProduceData::default().with_index(*index).with_records(Some(batch.clone()))
         };
         let by_name = head.version < TOPIC_IDS;
-        let topic = |((name, id), partitions): &((String, [u8; 16]), Vec<(i32, Bytes)>)| {
+        let topic = |((name, id), partitions): &Topic| {
             TopicProduceData::default()
                 .with_name(if by_name { TopicName(text(name)) } else { TopicName::default() })
                 .with_topic_id(if by_name { uuid::Uuid::nil() } else { uuid::Uuid::from_bytes(*id) })
