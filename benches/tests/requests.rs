@@ -78,7 +78,8 @@ async fn within(profile: &str, most: &[(Api, usize)]) {
 async fn a_transaction_v2_asks_the_same_whatever_its_partitions() {
     within(
         "kafka-4.4",
-        // The level of transactions is asked for beside the batches, if it is not known any more.
+        // The level of transactions is asked for beside the batches, if it is not known any more; the topics behind them, if a
+        // leader took longer than a moment to store one.
         &[(Api::Produce, 1), (Api::EndTxn, 1), (Api::Metadata, 1), (Api::ApiVersions, 1)],
     )
     .await;

@@ -26,11 +26,15 @@ pub fn sessions() -> Vec<Vec<Vec<u8>>> {
         let init = frame(Api::InitProducerId, 4, &init());
         let first = [init.clone(), frame(Api::AddPartitionsToTxn, 3, &added())];
         let last = [frame(Api::EndTxn, 4, &end(committed)), frame(Api::Fetch, 11, &fetch())];
-        let produced = |version, base_sequence| frame(Api::Produce, version, &written(base_sequence));
+        let produced =
+            |version, base_sequence| frame(Api::Produce, version, &written(version, base_sequence));
         let v1 = first.iter().cloned().chain([produced(9, 0), produced(9, 2)]).chain(last.iter().cloned());
         sessions.push(v1.collect());
-        let v2 = [produced(12, 0), produced(12, 0), frame(Api::EndTxn, 5, &end(committed)), last[1].clone()];
-        sessions.push([init].into_iter().chain(v2.clone()).chain(v2).collect());
+        for version in [12, 13] {
+            let end = frame(Api::EndTxn, 5, &end(committed));
+            let v2 = [produced(version, 0), produced(version, 0), end, last[1].clone()];
+            sessions.push([init.clone()].into_iter().chain(v2.clone()).chain(v2).collect());
+        }
     }
     sessions
 }
@@ -70,7 +74,7 @@ fn added() -> m::AddPartitionsToTxnRequest {
         .with_v3_and_below_topics(vec![topic])
 }
 
-fn written(base_sequence: i32) -> m::ProduceRequest {
+fn written(version: i16, base_sequence: i32) -> m::ProduceRequest {
     let mut builder = BatchBuilder::new();
     for value in ["one", "two"] {
         let appended = builder.append(&RecordRef::value(value.as_bytes()), 1_700_000_000_000);
@@ -82,9 +86,12 @@ fn written(base_sequence: i32) -> m::ProduceRequest {
         sealed.freeze()
     });
     let partition = produce::PartitionProduceData::default().with_index(0).with_records(records);
-    let topic = produce::TopicProduceData::default()
-        .with_name(m::TopicName(text("fuzz-a")))
-        .with_partition_data(vec![partition]);
+    let topic = produce::TopicProduceData::default().with_partition_data(vec![partition]);
+    let topic = match version {
+        ..13 => topic.with_name(m::TopicName(text("fuzz-a"))),
+        // That of the broker's topic takes its place.
+        _ => topic.with_topic_id(uuid::Uuid::from_u128(1)),
+    };
     m::ProduceRequest::default()
         .with_transactional_id(Some(id()))
         .with_acks(-1)
