@@ -102,31 +102,27 @@ fn said(
             return all.map(|(p, _, b, _)| (p, b, Said::NotSent)).collect();
         }
     };
-    told_of_topics(router, &asked, version, &answers);
-    let Asked { node, batches: asked, .. } = asked;
+    let Asked { node, at, batches: asked } = asked;
     let mut said = Vec::with_capacity(asked.len());
+    // A batch that was stored under its topic's id tells of the topic, and of the partition's leader.
+    let mut stored = Vec::new();
     for mut answer in answers {
         let partition = &answer.partition;
         router.answered(node, partition, answer.code);
         answer.leader = answer.leader.filter(|(node, epoch)| router.learn_leader(partition, *node, *epoch));
         // An answer for what was not asked says nothing; a machine passes over a second one for the same batch.
-        if let Some((partition, _, batch, records)) = asked.iter().find(|(p, ..)| *p == answer.partition) {
+        if let Some((partition, id, batch, records)) = asked.iter().find(|(p, ..)| *p == answer.partition) {
+            if version >= TOPIC_IDS && answer.code.is_none() {
+                stored.push((partition, *id));
+            }
             said.push((partition.clone(), *batch, Said::Produced(version, answer, Arc::clone(records))));
         }
     }
-    said
-}
-
-/// A batch that was stored under its topic's id tells of the topic and of the partition's leader.
-fn told_of_topics(router: &Router, asked: &Asked, version: i16, answers: &[Produced]) {
-    let Some(at) = asked.at else { return };
-    router.saw_batches_tell(version >= TOPIC_IDS);
-    if version < TOPIC_IDS {
-        return;
+    if let Some(at) = at {
+        router.saw_batches_tell(version >= TOPIC_IDS);
+        router.stored((node, at), stored);
     }
-    let stored = |p: &TopicPartition| answers.iter().any(|a| a.partition == *p && a.code.is_none());
-    let stored = asked.batches.iter().filter(|(p, ..)| stored(p)).map(|(p, id, ..)| (p, *id));
-    router.stored((asked.node, at), stored);
+    said
 }
 
 /// Asks for the leaders of these partitions; there is none where nobody tells. Topics beside theirs are told as they were the

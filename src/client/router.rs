@@ -206,13 +206,12 @@ impl Router {
     }
 
     /// A broker stored batches that were sent to it at `sent` under these ids of their topics (Produce 13).
-    pub(crate) fn stored<'a>(
-        &self,
-        (node, sent): (NodeId, Moment),
-        stored: impl Iterator<Item = (&'a TopicPartition, TopicId)>,
-    ) {
+    pub(crate) fn stored(&self, (node, sent): (NodeId, Moment), stored: Vec<(&TopicPartition, TopicId)>) {
+        if stored.is_empty() {
+            return;
+        }
         let mut state = self.state();
-        stored.for_each(|(partition, id)| state.cluster.stored(partition, id, (node, sent)));
+        stored.into_iter().for_each(|(partition, id)| state.cluster.stored(partition, id, (node, sent)));
     }
 
     /// Whether leaders have stored batches that were sent to them at `from` or later, one on each of these partitions under

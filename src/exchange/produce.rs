@@ -134,3 +134,84 @@ impl Produce {
         self.parts.iter().find(|part| part.topic_id == id).map(|part| part.partition.topic.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::{
+        messages::{
+            ProduceRequest,
+            produce_response::{PartitionProduceResponse, TopicProduceResponse},
+        },
+        protocol::{Decodable, Encodable},
+    };
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::wire::frame::RequestHeader;
+
+    const ONE: TopicId = TopicId([1; 16]);
+    const TWO: TopicId = TopicId([2; 16]);
+
+    fn part(name: &str, partition: i32, topic_id: TopicId) -> ProducePart {
+        ProducePart { partition: TopicPartition::new(name, partition), topic_id, batch: Bytes::new() }
+    }
+
+    fn produce(parts: Vec<ProducePart>) -> Produce {
+        Produce { transaction: None, timeout_ms: 1, parts }
+    }
+
+    /// The topics of its frame, and how many partitions each has.
+    fn topics(produce: &Produce, version: i16) -> Vec<(String, TopicId, usize)> {
+        let head = Head { version, correlation: 1, client_id: "c".into() };
+        let mut frame = Bytes::from(produce.frame(&head).unwrap().concat()).split_off(4);
+        RequestHeader::decode(&mut frame).unwrap();
+        let request = ProduceRequest::decode(&mut frame, version).unwrap();
+        let topic = |t: &kafka_protocol::messages::produce_request::TopicProduceData| {
+            (t.name.to_string(), TopicId(t.topic_id.into_bytes()), t.partition_data.len())
+        };
+        request.topic_data.iter().map(topic).collect()
+    }
+
+    #[test]
+    fn topics_of_one_name_are_one_by_name_and_two_by_id() {
+        let produce =
+            produce(vec![part("t", 0, ONE), part("t", 1, TWO), part("u", 0, TWO), part("t", 2, ONE)]);
+        let unknown = TopicId::UNKNOWN;
+        assert_eq!(topics(&produce, 12), [("t".into(), unknown, 3), ("u".into(), unknown, 1)]);
+        let by_id = [(ONE, 2), (TWO, 1), (TWO, 1)].map(|(id, count)| (String::new(), id, count));
+        assert_eq!(topics(&produce, 13), by_id);
+    }
+
+    #[test]
+    fn ids_are_used_where_all_are_known() {
+        let caps = [ONE, TopicId::UNKNOWN].map(|id| {
+            let one = produce(vec![part("t", 0, ONE), part("u", 0, id)]);
+            let transaction = Some((TransactionalId::new("a"), TransactionVersion::V2));
+            [one.cap(), Produce { transaction, ..one }.cap()]
+        });
+        let v2 = TransactionVersion::V2;
+        assert_eq!(caps[0], [Cap::NotTransactional, Cap::Transaction(v2)]);
+        assert_eq!(caps[1], [Cap::TopicsByName, Cap::TransactionByName(v2)]);
+    }
+
+    #[test]
+    fn an_answer_by_id_is_about_the_topic_that_was_sent_under_it() {
+        let produce = produce(vec![part("t", 3, ONE)]);
+        let topic = |id: TopicId| {
+            let partition = PartitionProduceResponse::default().with_index(3).with_base_offset(7);
+            TopicProduceResponse::default()
+                .with_topic_id(Uuid::from_bytes(id.0))
+                .with_partition_responses(vec![partition])
+        };
+        let response = ProduceResponse::default().with_responses(vec![topic(TWO), topic(ONE)]);
+        let mut body = bytes::BytesMut::new();
+        response.encode(&mut body, 13).unwrap();
+        let (version, produced) = produce.decode(13, body.freeze()).unwrap().answer;
+        let told: Vec<_> = produced.iter().map(|p| (p.partition.clone(), p.offset)).collect();
+        assert_eq!(
+            (version, told),
+            (13, vec![(TopicPartition::new("t", 3), Some(7))]),
+            "nobody asked for the other"
+        );
+    }
+}
