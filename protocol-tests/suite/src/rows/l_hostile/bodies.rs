@@ -98,20 +98,21 @@ pub(super) async fn l12(bench: &Bench) -> Shown {
                 body.splice(at..at + 2, plain.to_be_bytes());
             });
         };
-        let plain_versions = PlainMetadata::new(bench);
+        // No flexible version of it is offered.
+        let plain_versions = Capped::new(bench, Api::Metadata, 8);
         let shown = not_believed(&plain_versions.0, &what, Api::Metadata, arm).await;
         shown?;
     }
     Ok(())
 }
 
-/// A bench whose tap lets nobody offer a flexible version of Metadata.
-struct PlainMetadata(Bench);
+/// A bench whose tap lets nobody offer more of an API than this version.
+struct Capped(Bench);
 
-impl PlainMetadata {
-    fn new(bench: &Bench) -> Self {
+impl Capped {
+    fn new(bench: &Bench, api: Api, version: i16) -> Self {
         let other = bench.with_another_tap();
-        cap(&other.tap, Api::Metadata, 8);
+        cap(&other.tap, api, version);
         Self(other)
     }
 }
@@ -125,7 +126,9 @@ pub(super) async fn l13(bench: &Bench) -> Shown {
     let topic = |tap: &Tap| {
         alter(tap, Api::Produce, |form, body| body[if form.compact { 2 } else { 6 }] = 0xff);
     };
-    not_believed(bench, "a topic", Api::Produce, topic).await?;
+    // The next one has ids, and any bytes are an id.
+    let names = Capped::new(bench, Api::Produce, 12).0;
+    not_believed(&names, "a topic", Api::Produce, topic).await?;
     // A surrogate and an overlong slash, which only careless readers take.
     for bytes in [[0xed, 0xa0, 0x80], [0xe0, 0x80, 0xaf]] {
         let topic = |tap: &Tap| {
@@ -134,7 +137,7 @@ pub(super) async fn l13(bench: &Bench) -> Shown {
                 body[at..at + 3].copy_from_slice(&bytes);
             });
         };
-        not_believed(bench, &format!("{bytes:x?}"), Api::Produce, topic).await?;
+        not_believed(&names, &format!("{bytes:x?}"), Api::Produce, topic).await?;
     }
     Ok(())
 }
@@ -253,7 +256,12 @@ fn empty_topics(form: Form, version: i16, count: u32) -> Bytes {
     } else {
         body.extend_from_slice(&count.to_be_bytes());
     }
-    let topic: &[u8] = if form.compact { &[1, 1, 0] } else { &[0, 0, 0, 0, 0, 0] };
+    let topic: &[u8] = match (form.compact, version) {
+        (false, _) => &[0; 6],
+        (true, ..13) => &[1, 1, 0],
+        // An id of 16 bytes in the place of the name.
+        (true, _) => &[7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1, 0],
+    };
     (0..count).for_each(|_| body.extend_from_slice(topic));
     // The silence that it asks for, and no tagged fields.
     body.extend_from_slice(&0_i32.to_be_bytes()[if version >= 1 { 0 } else { 4 }..]);

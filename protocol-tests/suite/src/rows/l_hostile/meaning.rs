@@ -7,6 +7,7 @@ use kafka_protocol::messages::{
     MetadataRequest, ProduceRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
 
 use super::play::{Told, path, survived, transaction};
 use super::reading::{Reading, harmless};
@@ -97,6 +98,7 @@ pub(super) async fn l18(bench: &Bench) -> Shown {
             let mut other = answer.responses.clone();
             for topic in &mut other {
                 topic.name = stranger();
+                topic.topic_id = Uuid::from_u128(77);
                 topic.partition_responses.iter_mut().for_each(|p| p.error_code = INVALID_RECORD);
             }
             answer.responses.splice(..0, other);
