@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kafka_2pc::broker::{Profile, TransactionVersion};
+use kafka_2pc::broker::{Api, Profile, TransactionVersion};
 use kafka_2pc_protocol_tests::kafka::Spec;
 
 use crate::table::{Entry, Need, Where};
@@ -82,6 +82,7 @@ impl Arm {
         match self {
             Self::Unit | Self::Embedded(_) => None,
             Self::Given(given) => given.profile.as_deref().and_then(Profile::named),
+            Self::Real(spec) if spec.version.starts_with("4.0") => Some(kafka_4_0(spec.transaction_version)),
             Self::Real(spec) => Profile::named(match (spec.version.as_str(), spec.transaction_version) {
                 (version, _) if version.starts_with("3.9") => "kafka-3.9",
                 (version, _) if version.starts_with("3.5") => "kafka-3.5",
@@ -134,6 +135,20 @@ impl Arm {
             | Need::QuickCleaner => None,
         })
     }
+}
+
+/// Kafka 4.0 is as 4.4 to a client, but has topics' names in its newest Produce.
+fn kafka_4_0(level: u8) -> Profile {
+    let (name, mut profile) = match level {
+        0 => ("kafka-4.0-v0", Profile::kafka_4_4_v0()),
+        1 => ("kafka-4.0-v1", Profile::kafka_4_4_v1()),
+        _ => ("kafka-4.0", Profile::kafka_4_4()),
+    };
+    profile.name = name;
+    for (_, range) in profile.apis.iter_mut().filter(|(api, _)| *api == Api::Produce) {
+        range.max = 12;
+    }
+    profile
 }
 
 impl fmt::Display for Arm {
