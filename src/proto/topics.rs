@@ -98,6 +98,13 @@ impl Written {
         }
     }
 
+    /// A leader has stored a batch for it: what others said before does not count any more.
+    pub(super) fn confirm(&mut self, name: &TopicName) {
+        if let Some((_, doubt)) = self.0.get_mut(name) {
+            *doubt = Doubt::default();
+        }
+    }
+
     /// Why the transaction can't go on, if one of them is another topic now.
     pub(super) fn told(&mut self, topics: &[(TopicName, TopicNow)]) -> Option<Cause> {
         topics.iter().find_map(|(name, now)| {
@@ -176,5 +183,8 @@ mod tests {
         }
         assert_eq!([told(TopicNow::Missing), told(TopicNow::Missing)], [None, None]);
         assert_eq!(told(TopicNow::Missing), Some(CauseKind::UnknownTopic));
+        written.confirm(&name);
+        let mut told = |now| written.told(&[(TopicName::from("t"), now)]);
+        assert_eq!([(); 5].map(|()| told(TopicNow::Missing)), [const { None }; 5], "another leader knows it");
     }
 }

@@ -33,10 +33,10 @@ use super::{
     cause::{Cause, CauseKind},
     leaders::Leaders,
     outbox::{Batch, BatchFact, BatchId, Limits, Outbox, RequestId, Step},
-    topics::{TopicNow, Written},
+    topics::Written,
 };
 use crate::{
-    ids::{Moment, NodeId, TopicId, TopicName, TopicPartition},
+    ids::{Moment, NodeId, TopicPartition},
     wire::versions::TransactionVersion,
 };
 
@@ -63,9 +63,6 @@ enum State {
 
 /// How long a partition that is going to get a batch waits for others, so that one request adds them all.
 const ADD_WAIT: Duration = Duration::from_millis(2);
-
-/// A batch that was stored so long ago at most says of its topic what a question would.
-const JUST_NOW: Duration = Duration::from_millis(50);
 
 /// How long an abort is tried, unless told otherwise (`max.block.ms`).
 const ABORT_PATIENCE: Duration = Duration::from_secs(60);
@@ -267,28 +264,6 @@ impl Transaction {
         Ok(())
     }
 
-    /// The topics that are written to.
-    pub fn topics(&self) -> impl Iterator<Item = &TopicName> {
-        self.written.names()
-    }
-
-    /// The partitions that are written to, and the ids of their topics.
-    pub fn written_to(&self) -> impl Iterator<Item = (&TopicPartition, TopicId)> {
-        self.evidence.partitions.keys().filter_map(|p| Some((p, self.written.id(&p.topic)?)))
-    }
-
-    /// The id under which a topic was known when its first record was taken, if one was.
-    #[must_use]
-    pub fn topic_id(&self, name: &TopicName) -> Option<TopicId> {
-        self.written.id(name)
-    }
-
-    fn topics_told(&mut self, topics: &[(TopicName, TopicNow)]) {
-        if let Some(cause) = self.written.told(topics) {
-            self.fail(cause);
-        }
-    }
-
     fn flush(&mut self) -> Result<(), Misuse> {
         match &self.state {
             State::Open => self.flushes += 1,
@@ -385,6 +360,7 @@ impl Transaction {
         }
         match self.outbox.learn(now, partition, batch, fact) {
             Step::Stored { partition, offset, records } => {
+                self.written.confirm(&partition.topic);
                 let acked = self.evidence.partitions.entry(partition).or_default();
                 acked.records += u64::from(records.unsigned_abs());
                 acked.offset = acked.offset.max(offset.unwrap_or(-1));
@@ -485,28 +461,6 @@ impl Transaction {
             self.start = StartTime::Asked;
             self.effects.push_back(Effect::Describe);
         }
-    }
-
-    /// Asked beside the last batches, so that it costs no time of its own; or behind them, where they make it superfluous.
-    fn check_topics(&mut self, goal: Goal) {
-        // send() may have failed the transaction.
-        let is_draining = self.state == State::Draining(goal);
-        if is_draining && self.topics == Topics::NotAsked && !self.evidence.partitions.is_empty() {
-            if self.last_tell && !self.outbox.is_empty() {
-                return;
-            }
-            self.topics = Topics::Asked;
-            self.effects.push_back(Effect::CheckTopics { anew: goal == Goal::Commit });
-        }
-    }
-
-    /// Whether each partition has a batch whose answer tells of its topic: at a commit, which goes by what is told after it was
-    /// asked for, one that has not left yet.
-    fn will_tell(&self, now: Moment, goal: Goal) -> bool {
-        self.written_to().all(|(partition, _)| match goal {
-            Goal::Commit => self.outbox.has_queued(partition),
-            Goal::Prepare | Goal::Abort => self.outbox.is_busy(now, partition, JUST_NOW),
-        })
     }
 
     fn prepare(&mut self, goal: Goal) {

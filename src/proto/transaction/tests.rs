@@ -1,9 +1,9 @@
 use super::*;
 use crate::{
-    ids::Identity,
+    ids::{Identity, TopicId},
     proto::{
         outbox::{FirstBatch, Produce},
-        topics::Looked,
+        topics::{Looked, TopicNow},
     },
 };
 
