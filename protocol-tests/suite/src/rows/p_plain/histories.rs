@@ -121,8 +121,8 @@ pub(super) async fn p07(bench: &Bench) -> Shown {
     equal("stored", bench.committed(&topic).await?, expected)
 }
 
-/// A leader that forgot the producer takes any sequence first. So the first batch after a pause leaves alone: were it lost with
-/// others behind it, one of those would be taken first. Records that retention removed change nothing.
+/// A leader that forgot the producer takes any sequence first. So the first batch after a pause leaves alone: were it refused
+/// with others behind it, one of those would be taken first. Records that retention removed change nothing.
 pub(super) async fn p08(bench: &Bench) -> Shown {
     let client = bench.client()?;
     let topic = bench.topic(&client, 1).await?;
@@ -133,8 +133,12 @@ pub(super) async fn p08(bench: &Bench) -> Shown {
     flush(bench, &producer).await??;
     at_offsets(kept, 3).await?;
     bench.forget_producers(&topic).await?;
-    bench.tap.plan(Api::Produce, 1, Act::Drop);
-    write(bench, &producer, &topic, &numbered(20)).await?;
+    bench.tap.plan(Api::Produce, 1, Act::Damage);
+    for value in numbered(20) {
+        // All are there before the first has an answer.
+        producer.try_send(&topic, Some(0), RecordRef::value(value.as_bytes()))?;
+    }
+    flush(bench, &producer).await??;
     equal("producer ids", granted(bench)?.len(), 1)?;
     let epochs = written(bench)?.iter().map(|b| b.identity.epoch.0).max();
     equal("epochs", epochs, Some(own(bench)?.epoch.0))?;
