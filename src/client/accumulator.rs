@@ -271,6 +271,17 @@ impl Accumulator {
         Ok(place)
     }
 
+    /// The same, with a handle on the record's fate.
+    pub(super) fn append_tracked(
+        &mut self,
+        topic: &Topic,
+        partition: Option<i32>,
+        record: &RecordRef<'_>,
+    ) -> Result<Delivery, TrySendError> {
+        let place = self.append(topic, partition, record)?;
+        Ok(self.track(place))
+    }
+
     /// A batch was opened.
     fn begin(&mut self, place: Place) {
         let topic = &mut self.topics[place.topic];

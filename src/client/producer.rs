@@ -391,7 +391,9 @@ async fn ask(shared: &Shared, own: Option<Identity>) -> Input {
     let timeout_ms = i32::try_from(shared.config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
     let call = InitProducerId { transactional_id: Some(shared.transactional_id.clone()), timeout_ms, own };
     let before = std::mem::replace(&mut *shared.renewing(), own);
-    let input = match shared.router.ask(node, Purpose::Control, call).await {
+    // At a start there is nothing that could be held up.
+    let purpose = if own.is_some() { Purpose::Renewal } else { Purpose::Control };
+    let input = match shared.router.ask(node, purpose, call).await {
         Ok((code, identity)) => facts::initialized(code, identity, timeout_ms),
         Err(e) => no_answer(&e),
     };

@@ -11,6 +11,9 @@ pub enum Workload {
     Produce,
     /// Transactions, one after the other, begin to commit.
     Transactions,
+    /// The same under two ids in turn: that of the next one is got ready meanwhile. Who needs no new identity for a
+    /// transaction writes them all under one.
+    Turns,
     /// From a barrier to the committable, with a batch acknowledged before the barrier and without.
     Prepare,
     /// From a decision on a committable to its outcome, with the coordinator known and unknown.
@@ -200,6 +203,7 @@ names!(
     Workload,
     Workload::Produce = "produce",
     Workload::Transactions = "transactions",
+    Workload::Turns = "turns",
     Workload::Prepare = "prepare",
     Workload::Resume = "resume",
     Workload::FanOut = "fan-out",

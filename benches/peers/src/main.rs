@@ -18,7 +18,7 @@ fn run(job: &Job) -> Result<Outcome> {
     match (job.client.as_str(), job.workload) {
         ("base", Workload::Produce) => rdkafka_client::base(job),
         ("future", Workload::Produce) => on(job, rdkafka_client::future(job)),
-        ("raw" | "safe", Workload::Transactions) => rdkafka_client::transactions(job),
+        ("raw" | "safe", Workload::Transactions | Workload::Turns) => rdkafka_client::transactions(job),
         ("krafka", Workload::Produce) => on(job, krafka_client::produce(job)),
         ("krafka", Workload::Transactions) => on(job, krafka_client::transactions(job)),
         ("rskafka", Workload::Produce) => on(job, rskafka_client::produce(job)),

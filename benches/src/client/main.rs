@@ -20,6 +20,7 @@ fn run(job: &Job) -> Result<Outcome> {
         ("floor", Workload::Produce) => floor::produce(job),
         ("kafka-2pc", Workload::Produce) => on(job, ours::produce(job)),
         ("kafka-2pc", Workload::Transactions) => on(job, ours::transactions(job)),
+        ("kafka-2pc", Workload::Turns) => on(job, ours::turns(job)),
         ("kafka-2pc", Workload::Prepare) => on(job, two_phase::prepare(job)),
         ("kafka-2pc", Workload::Resume) => on(job, two_phase::resume(job)),
         ("kafka-2pc", Workload::FanOut) => on(job, two_phase::fan_out(job)),

@@ -1,10 +1,10 @@
 //! Our client, records without transactions and whole transactions.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use kafka_2pc::{
-    client::{Client, ClientConfig, Producer, ProducerBuilder, Topic, Transaction},
+    client::{Client, ClientConfig, Producer, ProducerBuilder, Topic, Transaction, TransactionalProducer},
     ids::TransactionalId,
     record::{Compression, RecordRef},
 };
@@ -66,6 +66,18 @@ impl<'a> Ours<'a> {
         }
         Ok(())
     }
+
+    /// A transaction, and how long it took.
+    async fn transaction(
+        &self,
+        producer: TransactionalProducer,
+    ) -> Result<(TransactionalProducer, Duration)> {
+        let began = Instant::now();
+        let mut transaction = producer.begin();
+        self.write(&mut transaction, self.job.records).await?;
+        let producer = transaction.commit().await?;
+        Ok((producer, began.elapsed()))
+    }
 }
 
 pub(crate) fn own_id(number: u64) -> String {
@@ -101,11 +113,31 @@ pub(crate) async fn transactions(job: &Job) -> Result<Outcome> {
             watch = Stopwatch::start();
             times.clear();
         }
-        let began = Instant::now();
-        let mut transaction = producer.begin();
-        ours.write(&mut transaction, job.records).await?;
-        producer = transaction.commit().await?;
-        times.push(began.elapsed());
+        let took;
+        (producer, took) = ours.transaction(producer).await?;
+        times.push(took);
+    }
+    let outcome = watch.stop().records(job.records * job.transactions).transactions(job.transactions);
+    Ok(outcome.timed("transaction", times))
+}
+
+/// Under two ids: while a transaction of one is written, the other one gets the identity of the next.
+pub(crate) async fn turns(job: &Job) -> Result<Outcome> {
+    let ours = Ours::connect(job).await?;
+    let mut ready = ours.builder(own_id(0)).init().await?;
+    let mut used = ours.builder(own_id(1)).init().await?;
+    let mut watch = Stopwatch::start();
+    let mut times = Vec::new();
+    for number in 0..job.transactions + 2 {
+        // By then both ids were used once.
+        if number == 2 {
+            watch = Stopwatch::start();
+            times.clear();
+        }
+        let prefetched = async { used.prefetch().await.map_err(anyhow::Error::from) };
+        let ((committed, took), ()) = tokio::try_join!(ours.transaction(ready), prefetched)?;
+        times.push(took);
+        (ready, used) = (used, committed);
     }
     let outcome = watch.stop().records(job.records * job.transactions).transactions(job.transactions);
     Ok(outcome.timed("transaction", times))

@@ -17,21 +17,44 @@ use crate::{
 /// What the rows write to.
 const TOPICS: [&str; 4] = ["--topic", "bench-1:1", "--topic", "bench-12:12"];
 
-/// Rows on real Kafka, or why they are missing.
+/// The rows on a cluster at level 2, and those of them that are another thing below it.
+const ROWS: [(Option<&str>, &[&str]); 2] =
+    [(None, &["P9", "S2", "S3", "S4", "S5", "S9"]), (Some("1"), &["S5", "S9"])];
+
+/// Rows on real Kafka, or why they are missing. A cluster that is not ours stays as it is: at its level.
 pub(crate) fn rows(options: &Options, programs: &Programs) -> Vec<Row> {
-    let ids = ["P9", "S2", "S3", "S4", "S5", "S9"];
-    let wanted: Vec<_> = ids.into_iter().filter(|id| options.wants(id)).collect();
-    let missing =
-        |reason: &str| wanted.iter().map(|id| Row::missing(id, String::new(), reason.into())).collect();
-    let Some(real) = &options.real else { return missing("needs real Kafka: --real start") };
-    if wanted.is_empty() {
-        return Vec::new();
+    let mut rows = Vec::new();
+    for (level, ids) in ROWS {
+        let wanted: Vec<_> = ids.iter().copied().filter(|id| options.wants(id)).collect();
+        let missing = |reason: String| -> Vec<Row> {
+            wanted.iter().map(|id| Row::missing(id, String::new(), reason.clone())).collect()
+        };
+        match &options.real {
+            _ if wanted.is_empty() => {}
+            None if level.is_none() => rows.extend(missing("needs real Kafka: --real start".into())),
+            Some(real) if level.is_none() || real == "start" => {
+                match on_cluster(real, level, &wanted, options, programs) {
+                    Ok(found) => rows.extend(found),
+                    Err(error) => rows.extend(missing(format!("{error:#}"))),
+                }
+            }
+            None | Some(_) => {}
+        }
     }
-    let cluster = match Cluster::start(real, &TOPICS) {
-        Ok(cluster) => cluster,
-        Err(error) => return missing(&format!("{error:#}")),
-    };
-    let runner = Runner { options, programs, bootstrap: &cluster.bootstrap };
+    rows
+}
+
+fn on_cluster(
+    real: &str,
+    level: Option<&str>,
+    wanted: &[&'static str],
+    options: &Options,
+    programs: &Programs,
+) -> Result<Vec<Row>> {
+    let level_option = level.into_iter().flat_map(|level| ["--transaction-version", level]);
+    let up: Vec<_> = TOPICS.into_iter().chain(level_option).collect();
+    let cluster = Cluster::start(real, &up)?;
+    let runner = Runner { options, programs, bootstrap: &cluster.bootstrap, is_v1: level == Some("1") };
     let mut rows = Vec::new();
     for id in wanted {
         match runner.rows(id) {
@@ -39,13 +62,14 @@ pub(crate) fn rows(options: &Options, programs: &Programs) -> Vec<Row> {
             Err(error) => rows.push(Row::missing(id, String::new(), format!("{error:#}"))),
         }
     }
-    rows
+    Ok(rows)
 }
 
 struct Runner<'a> {
     options: &'a Options,
     programs: &'a Programs,
     bootstrap: &'a str,
+    is_v1: bool,
 }
 
 impl Runner<'_> {
@@ -80,8 +104,8 @@ impl Runner<'_> {
             "S5" => {
                 let runs = self.sink(1_000, self.options.size.pick(5_000, 10_000))?;
                 let values = runs.iter().map(|run| run.numbers["requests"]).collect();
-                let what = "requests by checkpoint without Produce".into();
-                Ok(vec![Row::measured(id, what, Goal::AtMost(3.0, 2.0), values)])
+                let goal = if self.is_v1 { Goal::AtMost(4.0, 3.1) } else { Goal::AtMost(3.0, 2.0) };
+                Ok(vec![Row::measured(id, self.at("requests by checkpoint without Produce"), goal, values)])
             }
             _ => self.commits(id),
         }
@@ -119,13 +143,23 @@ impl Runner<'_> {
             Job { workload: Workload::Transactions, transactions: job.transactions / 4, ..job.clone() };
         let (mut own, mut raw) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
-            own.push(self.run(job.clone(), Contender::Ours)?.commits_per_second());
-            raw.push(self.run(peers.clone(), Contender::Raw)?.commits_per_second());
+            own.push(self.run(job.clone(), Contender::Ours)?);
+            raw.push(self.run(peers.clone(), Contender::Raw)?);
         }
+        let rate = |runs: &[Outcome]| runs.iter().map(Outcome::commits_per_second).collect();
+        let cpu = |runs: &[Outcome]| runs.iter().map(Outcome::cpu_ms_per_commit).collect();
+        let own_goal = Goal::AtLeast(400.0, 1000.0);
         Ok(vec![
-            Row::measured(id, "commits/s of one sink, pool of 4".into(), Goal::AtLeast(400.0, 1000.0), own),
-            Row::measured(id, "  librdkafka, one id".into(), Goal::Shown, raw),
+            Row::measured(id, self.at("commits/s of one sink, pool of 4"), own_goal, rate(&own)),
+            Row::measured(id, "  CPU ms per commit".into(), Goal::Shown, cpu(&own)),
+            Row::measured(id, "  librdkafka, one id".into(), Goal::Shown, rate(&raw)),
+            Row::measured(id, "  librdkafka, CPU ms per commit".into(), Goal::Shown, cpu(&raw)),
         ])
+    }
+
+    /// What is measured, and where that makes a difference.
+    fn at(&self, what: &str) -> String {
+        if self.is_v1 { format!("{what}, V1") } else { what.to_owned() }
     }
 
     fn throughput(&self, partitions: i32, base: Goal, java: Goal) -> Result<Vec<Row>> {
@@ -135,23 +169,31 @@ impl Runner<'_> {
             records: self.options.size.pick(200_000, 1_000_000),
             ..Job::default()
         };
-        let (mut own, mut to_base, mut to_java) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut own, mut base_runs, mut java_runs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
-            let ours = self.run(job.clone(), Contender::Ours)?.records_per_second();
-            own.push(ours);
-            to_base.push(ours / self.run(job.clone(), Contender::Base)?.records_per_second());
-            to_java.push(ours / self.java(&job)?);
+            own.push(self.run(job.clone(), Contender::Ours)?);
+            base_runs.push(self.run(job.clone(), Contender::Base)?);
+            java_runs.push(self.java(&job)?);
         }
-        let what = |of: &str| format!("records/s, real, {partitions} partition(s) / {of}");
+        let ratios = |of: fn(&Outcome) -> f64, peer: &[Outcome]| {
+            own.iter().zip(peer).map(|(ours, peer)| of(ours) / of(peer)).collect()
+        };
+        let rate = Outcome::records_per_second;
+        let cpu = Outcome::cpu_per_million;
+        let places = format!("{partitions} partition(s)");
+        let row = |what: &str, goal, values| Row::measured("P9", what.to_owned(), goal, values);
         Ok(vec![
-            Row::measured("P9", format!("records/s, real, {partitions} partition(s)"), Goal::Shown, own),
-            Row::measured("P9", what("BaseProducer"), base, to_base),
-            Row::measured("P9", what("ProducerPerformance"), java, to_java),
+            row(&format!("records/s, real, {places}"), Goal::Shown, own.iter().map(rate).collect()),
+            row("  / BaseProducer", base, ratios(rate, &base_runs)),
+            row("  / ProducerPerformance", java, ratios(rate, &java_runs)),
+            row("  CPU s per million", Goal::Shown, own.iter().map(cpu).collect()),
+            row("  CPU / BaseProducer", Goal::Shown, ratios(cpu, &base_runs)),
+            row("  CPU / ProducerPerformance, JVM included", Goal::Shown, ratios(cpu, &java_runs)),
         ])
     }
 
-    /// Records a second of Java's own measure.
-    fn java(&self, job: &Job) -> Result<f64> {
+    /// Java's own measure of its rate; the processor time is that of the whole program.
+    fn java(&self, job: &Job) -> Result<Outcome> {
         let (records, bytes) = (job.records.to_string(), job.record_bytes.to_string());
         let properties = [
             ("acks", "all".to_owned()),
@@ -160,7 +202,9 @@ impl Runner<'_> {
             ("linger.ms", job.linger.as_millis().to_string()),
             ("buffer.memory", job.buffer_bytes.to_string()),
         ];
-        let output = Command::new(kafka_cluster()?)
+        let output = Command::new("bash")
+            .args(["-c", "TIMEFORMAT='cpu_s %U %S'; time \"$@\"", "bash"])
+            .arg(kafka_cluster()?)
             .args(["tools", "4.4.0", self.bootstrap, "org.apache.kafka.tools.ProducerPerformance"])
             .args(["--topic", &job.topic, "--num-records", &records, "--record-size", &bytes])
             .args(["--throughput", "-1", "--producer-props"])
@@ -168,11 +212,38 @@ impl Runner<'_> {
             .args(properties.map(|(name, value)| format!("{name}={value}")))
             .stdin(Stdio::null())
             .output()?;
-        let told = String::from_utf8_lossy(&output.stdout);
-        let rate = told.lines().rev().find_map(|line| {
-            line.split(", ").find_map(|part| part.split_once(" records/sec").map(|(rate, _)| rate.to_owned()))
-        });
-        let error = || format!("ProducerPerformance: {told}{}", String::from_utf8_lossy(&output.stderr));
-        Ok(rate.with_context(error)?.parse()?)
+        let (told, timed) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (rate, cpu_s) = rate(&told).zip(cpu_seconds(&timed)).with_context(|| format!("{told}{timed}"))?;
+        let wall_s = job.records as f64 / rate;
+        Ok(Outcome { wall_s, cpu_s, ..Outcome::default() }.records(job.records))
+    }
+}
+
+/// The last rate that ProducerPerformance tells: that of all records.
+fn rate(told: &str) -> Option<f64> {
+    told.lines().rev().find_map(|line| {
+        let rate = line.split(", ").find_map(|part| part.split_once(" records/sec"))?.0;
+        rate.trim().parse().ok()
+    })
+}
+
+/// User and system time, as bash tells it.
+fn cpu_seconds(timed: &str) -> Option<f64> {
+    let line = timed.lines().rev().find_map(|line| line.strip_prefix("cpu_s "))?;
+    line.split(' ').map(|seconds| seconds.parse::<f64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_java_and_bash_tell_is_read() {
+        let told = "5 records sent, 1.0 records/sec (0.10 MB/sec), 3 ms avg\n\
+                    200000 records sent, 268456.4 records/sec (25.60 MB/sec), 60.44 ms avg latency\n";
+        assert_eq!((rate(told), rate("Exception")), (Some(268_456.4), None));
+        let timed = "SLF4J: no logger\ncpu_s 3.250 0.500\n";
+        assert_eq!((cpu_seconds(timed), cpu_seconds("cpu_s x 1")), (Some(3.75), None));
     }
 }

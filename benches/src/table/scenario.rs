@@ -85,6 +85,7 @@ pub(crate) fn scenario(id: &'static str, size: Size) -> Scenario {
         transactions: size.pick(10, 60),
         ..Job::default()
     };
+    let turns = |partitions, records| Job { workload: Workload::Turns, ..transactions(partitions, records) };
     let two_phase = |workload, transactions| Job { workload, records: 1, transactions, ..Job::default() };
     let at = |pace, level| Settings { pace, transaction_version: level, ..Settings::default() };
     let (instant, delay, serial) = (Pace::Instant, Pace::Delay(DELAY), Pace::Serial(SERIAL));
@@ -103,6 +104,10 @@ pub(crate) fn scenario(id: &'static str, size: Size) -> Scenario {
         "txn-v1-1" => (transactions(1, 1), at(delay, 1), &[Ours, Raw, Krafka]),
         "txn-v1-12" => (transactions(12, 1200), at(delay, 1), &[Ours, Raw, Krafka]),
         "txn-v1-64" => (transactions(64, 1200), at(delay, 1), &[Ours, Raw]),
+        "turns-v1-1" => (turns(1, 1), at(delay, 1), &[Ours]),
+        "turns-v1-12" => (turns(12, 1200), at(delay, 1), &[Ours]),
+        "turns-v1-64" => (turns(64, 1200), at(delay, 1), &[Ours]),
+        "serial-turns-v1" => (turns(12, 1200), at(serial, 1), &[Ours, Raw]),
         "serial-v2" => (transactions(12, 1200), at(serial, 2), &[Ours, Raw, Krafka]),
         "serial-v1" => (transactions(12, 1200), at(serial, 1), &[Ours, Raw, Krafka]),
         "prepare" => (two_phase(Workload::Prepare, counts), at(delay, 2), &[Ours]),

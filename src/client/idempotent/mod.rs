@@ -136,7 +136,8 @@ impl IdempotentBuilder {
 }
 
 impl Producer {
-    /// Takes a record, or says at once why not. Nothing is allocated for it.
+    /// Takes a record, or says at once why not. Nothing is allocated for it. While others wait for memory in a
+    /// [`send`](Self::send), it is full for whoever would not wait, however small the record.
     ///
     /// Without a partition the key decides, as in Kafka's Java client (murmur2); without a key, records fill one
     /// partition's batch after the other's.
@@ -149,19 +150,15 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), TrySendError> {
-        let shared = &self.handle.shared;
-        let mut desk = shared.desk();
-        let taken = desk.accumulator.append(topic, partition, &record);
-        shared.left_on(&mut desk);
-        taken.map(drop)
+        self.handle.shared.put(|accumulator| accumulator.append(topic, partition, &record).map(drop))
     }
 
     /// [`try_send`](Self::try_send) that waits while the memory is full (`buffer.memory`): until batches are stored, or
     /// given up after `delivery.timeout.ms`. After each batch it lets the runtime's other tasks have a turn, so that the batch
     /// leaves also where one thread does everything.
     ///
-    /// Nobody queues for memory: who comes first when some is free takes of it. Beside many who send small records, one who
-    /// sends large ones may wait long; a memory of many times the largest record helps.
+    /// Whoever waits for memory gets it in the order of asking, as with Java's producer: who sends large records is not
+    /// overtaken by those who send small ones.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.
@@ -175,16 +172,9 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), SendError> {
-        self.handle.shared.give_turn().await;
-        loop {
-            let freed = self.handle.shared.link.listen();
-            match self.try_send(topic, partition, record) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full) => freed.await,
-                Err(TrySendError::Record(e)) => return Err(e),
-                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
-            }
-        }
+        let shared = &self.handle.shared;
+        shared.give_turn().await;
+        shared.put_or_wait(|accumulator| accumulator.append(topic, partition, &record).map(drop)).await
     }
 
     /// [`send`](Self::send) that also tells the record's fate.
@@ -200,16 +190,9 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, SendError> {
-        self.handle.shared.give_turn().await;
-        loop {
-            let freed = self.handle.shared.link.listen();
-            match self.try_send_tracked(topic, partition, record) {
-                Ok(delivery) => return Ok(delivery),
-                Err(TrySendError::Full) => freed.await,
-                Err(TrySendError::Record(e)) => return Err(e),
-                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
-            }
-        }
+        let shared = &self.handle.shared;
+        shared.give_turn().await;
+        shared.put_or_wait(|accumulator| accumulator.append_tracked(topic, partition, &record)).await
     }
 
     /// [`try_send`](Self::try_send) that also tells the record's fate.
@@ -222,12 +205,7 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, TrySendError> {
-        let shared = &self.handle.shared;
-        let mut desk = shared.desk();
-        let taken = desk.accumulator.append(topic, partition, &record);
-        let delivery = taken.map(|place| desk.accumulator.track(place));
-        shared.left_on(&mut desk);
-        delivery
+        self.handle.shared.put(|accumulator| accumulator.append_tracked(topic, partition, &record))
     }
 
     /// Sends everything that was taken before, and waits until the fate of each record is known: stored, or given up after

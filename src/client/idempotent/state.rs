@@ -11,6 +11,7 @@ use super::{NotStored, ended};
 use crate::{
     client::{
         accumulator::{Accumulator, Lost, Sealed},
+        error::{SendError, TrySendError},
         link::Link,
         router::Router,
         settings::ProducerConfig,
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     /// No handle is left, or it was closed: the task ends when everything is sent.
     over: AtomicBool,
     failures: Mutex<Option<NotStored>>,
+    /// Held by the first of those who wait for memory; the others stand in line for it.
+    line: tokio::sync::Mutex<()>,
     /// Something waits for the task, and no sender has given it a turn yet.
     owes_a_turn: AtomicBool,
 }
@@ -47,6 +50,24 @@ pub(super) struct Desk {
     timed: bool,
     /// The task is gone: nobody comes any more.
     deserted: bool,
+    /// How many wait for memory.
+    in_line: usize,
+}
+
+/// Counts as one who waits for memory.
+struct InLine<'a>(&'a Shared);
+
+impl<'a> InLine<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.desk().in_line += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.desk().in_line -= 1;
+    }
 }
 
 /// What the task takes from the desk.
@@ -67,6 +88,7 @@ impl Shared {
             waits: false,
             timed: false,
             deserted: false,
+            in_line: 0,
         };
         Self {
             router,
@@ -76,6 +98,7 @@ impl Shared {
             wake: Notify::new(),
             over: AtomicBool::new(false),
             failures: Mutex::new(None),
+            line: tokio::sync::Mutex::default(),
             owes_a_turn: AtomicBool::new(false),
         }
     }
@@ -83,6 +106,51 @@ impl Shared {
     pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
         // A panic inside leaves a record half written at worst, in a batch that is then refused as malformed.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a record in, unless memory is full or others wait for it.
+    #[inline]
+    pub(super) fn put<T>(
+        &self,
+        put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
+    ) -> Result<T, TrySendError> {
+        let mut desk = self.desk();
+        if desk.in_line > 0 {
+            self.link.check()?;
+            return Err(TrySendError::Full);
+        }
+        self.put_on(&mut desk, put)
+    }
+
+    #[inline]
+    fn put_on<T>(
+        &self,
+        desk: &mut Desk,
+        put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
+    ) -> Result<T, TrySendError> {
+        let put = put(&mut desk.accumulator);
+        self.left_on(desk);
+        put
+    }
+
+    /// The same, and waits while memory is full: behind whoever came before, and then for as much as it takes.
+    pub(super) async fn put_or_wait<T>(
+        &self,
+        put: impl Fn(&mut Accumulator) -> Result<T, TrySendError>,
+    ) -> Result<T, SendError> {
+        if let Some(told) = unless_full(self.put(&put)) {
+            return told;
+        }
+        let _in_line = InLine::new(self);
+        let _first = self.line.lock().await;
+        loop {
+            let freed = self.link.listen();
+            let told = self.put_on(&mut self.desk(), &put);
+            match unless_full(told) {
+                Some(told) => return told,
+                None => freed.await,
+            }
+        }
     }
 
     /// Wakes the task if there is something for it that it does not know of, and counts what can't be left for it.
@@ -198,5 +266,15 @@ impl Shared {
     pub(super) fn counted(&self) -> Result<(), NotStored> {
         let counted = self.failures.lock().unwrap_or_else(PoisonError::into_inner).take();
         counted.map_or(Ok(()), Err)
+    }
+}
+
+/// What became of a record, if it need not wait for memory.
+fn unless_full<T>(told: Result<T, TrySendError>) -> Option<Result<T, SendError>> {
+    match told {
+        Ok(put) => Some(Ok(put)),
+        Err(TrySendError::Full) => None,
+        Err(TrySendError::Record(error)) => Some(Err(error)),
+        Err(TrySendError::Failed(cause)) => Some(Err(SendError::Failed(cause))),
     }
 }

@@ -101,3 +101,46 @@ async fn who_does_nothing_but_send_lets_the_task_have_each_batch() {
     }
     assert_eq!(most, 1, "batches on the desk");
 }
+
+/// A memory of 64 KiB has room for a value of this size and a few small ones, not for [`MANY`].
+const LARGE: usize = 64_000;
+const MANY: usize = 15;
+
+#[test]
+fn who_waits_for_memory_is_not_overtaken() {
+    let topic = Topic::sample("t", 1);
+    let builder = builder().buffer_memory(64 << 10);
+    let shared = Shared::new(builder.router, builder.config);
+    let (small, large) = ([0; 100], [0; LARGE]);
+    let send = |value| {
+        let shared = &shared;
+        let topic = &topic;
+        shared.put_or_wait(move |accumulator| {
+            accumulator.append(topic, Some(0), &RecordRef::value(value)).map(drop)
+        })
+    };
+    let put = || shared.put(|accumulator| accumulator.append(&topic, Some(0), &RecordRef::value(&small)));
+    for _ in 0..MANY {
+        send(&small).now_or_never().expect("there is room").unwrap();
+    }
+    let mut first = Box::pin(send(&large));
+    assert!(first.as_mut().now_or_never().is_none());
+    let mut second = Box::pin(send(&small));
+    assert!(second.as_mut().now_or_never().is_none(), "there would be room, but it came later");
+    assert!(matches!(put(), Err(TrySendError::Full)));
+    // What was closed for the large one is stored.
+    let stored: usize = shared.take().batches.iter().map(|sealed| sealed.batch.len()).sum();
+    shared.link.free(stored);
+    assert!(second.as_mut().now_or_never().is_none());
+    first.as_mut().now_or_never().expect("there is room now").unwrap();
+    second.as_mut().now_or_never().expect("its turn, and there is room beside the large one").unwrap();
+    assert!(put().is_ok(), "nobody waits");
+
+    // Who gives up makes way for the next one, and for those who do not wait.
+    let mut first = Box::pin(send(&large));
+    let mut second = Box::pin(send(&small));
+    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+    drop(first);
+    second.as_mut().now_or_never().expect("the first in line").unwrap();
+    assert!(put().is_ok(), "nobody waits");
+}
