@@ -29,6 +29,8 @@ pub struct Trace(Arc<Mutex<Inner>>);
 struct Inner {
     lines: Vec<Line>,
     read: usize,
+    /// A Produce was told to come again: what was under way behind it is out of order, and comes again as well.
+    behind: bool,
     private: Option<String>,
 }
 
@@ -45,6 +47,9 @@ const TRACED: [Api; 6] = [
 /// COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 /// CONCURRENT_TRANSACTIONS.
 const PATIENCE: [i16; 10] = [3, 5, 6, 7, 14, 15, 16, 19, 20, 51];
+
+/// OUT_OF_ORDER_SEQUENCE_NUMBER.
+const OUT_OF_ORDER: i16 = 45;
 
 impl Trace {
     /// Notes a call and its outcome, after the answers that came before it ended.
@@ -72,11 +77,24 @@ impl Inner {
     fn catch_up(&mut self, tap: &Tap) {
         let answers = tap.answers();
         for answer in &answers[self.read..] {
-            if let Some(line) = line(answer) {
-                self.push(line);
+            if !self.is_behind(answer) {
+                line(answer).into_iter().for_each(|line| self.push(line));
             }
         }
         self.read = answers.len();
+    }
+
+    /// Whether it was refused because one before it was told to come again, which is a matter of timing as well.
+    fn is_behind(&mut self, answer: &Answer) -> bool {
+        if answer.api != Api::Produce {
+            return false;
+        }
+        let has = |which: &dyn Fn(i16) -> bool| answer.codes.iter().any(|code| which(*code));
+        self.behind = match (has(&is_patience), has(&|code| code == OUT_OF_ORDER)) {
+            (true, _) => true,
+            (false, out_of_order) => self.behind && out_of_order,
+        };
+        self.behind
     }
 
     fn push(&mut self, line: Line) {
@@ -86,10 +104,13 @@ impl Inner {
     }
 }
 
+fn is_patience(code: i16) -> bool {
+    PATIENCE.contains(&code)
+}
+
 /// The line of an answer, if it belongs into a trace.
 fn line(answer: &Answer) -> Option<Line> {
-    let patience = answer.codes.iter().any(|code| PATIENCE.contains(code));
-    if !TRACED.contains(&answer.api) || patience {
+    if !TRACED.contains(&answer.api) || answer.codes.iter().copied().any(is_patience) {
         return None;
     }
     let mut codes: Vec<_> = answer.codes.iter().map(|code| ErrorCode::from_code(*code).name()).collect();
@@ -132,6 +153,19 @@ mod tests {
             Some(Line::Answer("EndTxn 4 INVALID_TXN_STATE".into()))
         );
         assert_eq!(line(&answer(Api::Produce, &[0, 0])), Some(Line::Answer("Produce 4 NONE".into())));
+    }
+
+    #[test]
+    fn what_is_out_of_order_behind_what_comes_again_is_no_line() {
+        let lines = |answers: &[(Api, i16)]| {
+            let mut inner = Inner::default();
+            let kept = answers.iter().filter(|(api, code)| !inner.is_behind(&answer(*api, &[*code])));
+            kept.map(|(_, code)| *code).collect::<Vec<_>>()
+        };
+        let produce = |code| (Api::Produce, code);
+        assert_eq!(lines(&[produce(6), produce(45), (Api::EndTxn, 48), produce(45), produce(0)]), [48, 0]);
+        assert_eq!(lines(&[produce(0), produce(45), produce(0)]), [0, 45, 0], "without such a reason");
+        assert_eq!(lines(&[produce(6), produce(0), produce(45)]), [0, 45], "that is over");
     }
 
     #[test]
