@@ -127,12 +127,14 @@ impl Arm {
             Need::Rules if given => Some("access rules of its own".to_owned()),
             Need::QuickExpiry if given => Some("a quick expiry of transactional ids".to_owned()),
             Need::QuickCleaner if given => Some("a quick cleaner of compacted topics".to_owned()),
+            Need::QuickForgetting if given => Some("a quick expiry of producer ids".to_owned()),
             Need::ThreeNodes
             | Need::Power
             | Need::QuickSweep
             | Need::Rules
             | Need::QuickExpiry
-            | Need::QuickCleaner => None,
+            | Need::QuickCleaner
+            | Need::QuickForgetting => None,
         })
     }
 }

@@ -42,6 +42,12 @@ impl Raw {
         self.newest.contains_key(&R::KEY)
     }
 
+    /// The newest version of a request that the broker offers.
+    #[must_use]
+    pub fn newest<R: Request>(&self) -> Option<i16> {
+        self.newest.get(&R::KEY).copied()
+    }
+
     /// Sends a request of this version, or of the newest that the broker knows if that is older, and reads its answer.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Access rules of a real cluster that obeys them (`needs = ["rules"]`).
 
 use kafka_2pc::broker::{self, Denial, Fault, Reaction};
+use kafka_2pc::client::Topic;
 use kafka_2pc::ids::{GroupId, TransactionalId};
 use kafka_2pc::wire::api::Api;
 use kafka_protocol::messages::create_acls_request::AclCreation;
@@ -45,6 +46,11 @@ const GROUP_DENIED: i16 = 30;
 /// What the embedded broker is told about a group.
 fn unreadable(group: &GroupId) -> Denial {
     Denial::of(broker::Operation::Read, broker::Resource::Group(group.to_string()))
+}
+
+/// What it is told about a topic.
+fn unwritable(topic: &Topic) -> Denial {
+    Denial::of(broker::Operation::Write, broker::Resource::Topic(topic.name().to_string()))
 }
 
 impl Bench {
@@ -120,6 +126,42 @@ impl Bench {
         }
         self.allow(Resource::Group, group.as_str(), Operation::All).await?;
         self.until_read(group, |code| code != GROUP_DENIED).await
+    }
+
+    /// From now on nobody may write to a topic, or read it.
+    ///
+    /// # Errors
+    /// The cluster does not take the rule.
+    pub async fn forbid_topic(&self, topic: &Topic) -> Shown {
+        if let Ok(broker) = self.embedded() {
+            broker.deny(unwritable(topic));
+            return Ok(());
+        }
+        self.allow(Resource::Topic, topic.name(), Operation::Describe).await?;
+        self.until_fetched(topic, |is_allowed| !is_allowed).await
+    }
+
+    /// Takes [`forbid_topic`](Self::forbid_topic) back.
+    ///
+    /// # Errors
+    /// The cluster does not take the rule.
+    pub async fn allow_topic(&self, topic: &Topic) -> Shown {
+        if let Ok(broker) = self.embedded() {
+            broker.allow(&unwritable(topic));
+            return Ok(());
+        }
+        self.allow(Resource::Topic, topic.name(), Operation::All).await?;
+        self.until_fetched(topic, |is_allowed| is_allowed).await
+    }
+
+    /// The rule about writing is obeyed when that about reading is, which can be tried without leaving anything.
+    async fn until_fetched(&self, topic: &Topic, is_so: impl Fn(bool) -> bool) -> Shown {
+        within(async {
+            while !is_so(self.log(topic).await.is_ok()) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
+        .await
     }
 
     /// A heartbeat of nobody's needs the same right as offsets do.

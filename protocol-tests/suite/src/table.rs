@@ -34,6 +34,8 @@ pub enum Need {
     QuickExpiry,
     /// Compacted topics that are looked at often.
     QuickCleaner,
+    /// Producers whose sequences are forgotten when they wrote nothing for a second.
+    QuickForgetting,
 }
 
 impl Need {
@@ -47,6 +49,9 @@ impl Need {
                 ("allow.everyone.if.no.acl.found", "true"),
             ],
             Self::QuickCleaner => &[("log.cleaner.backoff.ms", "200")],
+            Self::QuickForgetting => {
+                &[("producer.id.expiration.ms", "1000"), ("producer.id.expiration.check.interval.ms", "200")]
+            }
             Self::QuickExpiry => &[
                 ("transactional.id.expiration.ms", "3000"),
                 ("transaction.remove.expired.transaction.cleanup.interval.ms", "500"),

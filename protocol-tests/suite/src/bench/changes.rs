@@ -15,11 +15,13 @@ use kafka_protocol::messages::alter_partition_reassignments_request::{
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, CreateTopicsRequest, DeleteTopicsRequest, ElectLeadersRequest,
-    MetadataRequest, TopicName,
+    AlterPartitionReassignmentsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeProducersRequest, ElectLeadersRequest, MetadataRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -96,6 +98,47 @@ impl Bench {
                     Err(e) => return Err(e.into()),
                     Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
+            }
+        })
+        .await?
+    }
+
+    /// Removes the records of a topic's first partition before an offset, as administrators do, and retention.
+    ///
+    /// # Errors
+    /// The cluster does not remove them.
+    pub async fn delete_records(&self, topic: &Topic, before: i64) -> Shown {
+        let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(before);
+        let of = DeleteRecordsTopic::default()
+            .with_name(topic_name(topic.name()))
+            .with_partitions(vec![partition]);
+        let request = DeleteRecordsRequest::default().with_topics(vec![of]).with_timeout_ms(10_000);
+        let answer = self.raw().await?.ask(2, &request).await?;
+        let codes: Vec<_> = answer.topics.iter().flat_map(|t| &t.partitions).map(|p| p.error_code).collect();
+        equal("the answers to DeleteRecords", codes, [0])
+    }
+
+    /// Waits until the leader of a topic's first partition remembers no producer (`needs = ["quick-forgetting"]`), and as
+    /// long as a client takes for granted that it is remembered: ten seconds.
+    ///
+    /// # Errors
+    /// The leader goes on remembering.
+    pub async fn forget_producers(&self, topic: &Topic) -> Shown {
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        if let Ok(broker) = self.embedded() {
+            return Ok(broker.expire_producers(&TopicPartition::new(topic.name().clone(), 0))?);
+        }
+        let of = TopicRequest::default().with_name(topic_name(topic.name())).with_partition_indexes(vec![0]);
+        let request = DescribeProducersRequest::default().with_topics(vec![of]);
+        let mut raw = self.raw().await?;
+        within(async {
+            loop {
+                let answer = raw.ask(0, &request).await?;
+                let mut found = answer.topics.iter().flat_map(|t| &t.partitions);
+                if found.all(|p| p.error_code == 0 && p.active_producers.is_empty()) {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         })
         .await?

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kafka_2pc::client::Topic;
-use kafka_2pc::ids::TopicPartition;
+use kafka_2pc::ids::{Identity, TopicPartition};
 use kafka_2pc::record::{Compression, RecordRef};
 use kafka_2pc::wire::batch::{Batch, BatchBuilder, Batches, Stamp};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -40,17 +40,40 @@ impl Bench {
     /// # Errors
     /// It is refused.
     pub async fn write_idempotent(&self, topic: &Topic, key: &str, value: &str) -> Shown {
+        let identity = self.new_identity().await?;
+        let record = RecordRef::value(value.as_bytes()).with_key(key.as_bytes());
+        self.produce(topic, 0, (&[record], Stamp::Idempotent { identity, base_sequence: 0 }))
+            .await
+            .map(|_| ())
+    }
+
+    /// Writes values to the first partition of a topic in one batch, under the identity of an idempotent producer and from
+    /// this sequence on; the offset of the first.
+    ///
+    /// # Errors
+    /// They are refused.
+    pub async fn write_as(
+        &self,
+        topic: &Topic,
+        (identity, base_sequence): (Identity, i32),
+        values: &[&str],
+    ) -> Result<i64, Failure> {
+        let records: Vec<_> = values.iter().map(|value| RecordRef::value(value.as_bytes())).collect();
+        self.produce(topic, 0, (&records, Stamp::Idempotent { identity, base_sequence })).await
+    }
+
+    /// A producer id that nobody has seen before, with its first epoch.
+    ///
+    /// # Errors
+    /// None is granted.
+    pub async fn new_identity(&self) -> Result<Identity, Failure> {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(None)
             .with_producer_id((-1).into())
             .with_producer_epoch(-1);
         let granted = self.raw().await?.ask(4, &request).await?;
         equal("the answer to InitProducerId", granted.error_code, 0)?;
-        let identity = identity(granted.producer_id, granted.producer_epoch);
-        let record = RecordRef::value(value.as_bytes()).with_key(key.as_bytes());
-        self.produce(topic, 0, (&[record], Stamp::Idempotent { identity, base_sequence: 0 }))
-            .await
-            .map(|_| ())
+        Ok(identity(granted.producer_id, granted.producer_epoch))
     }
 
     async fn produce(

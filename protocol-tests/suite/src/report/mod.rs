@@ -22,7 +22,7 @@ pub struct Report<'a> {
 }
 
 /// The chapters of the table, by the letter of their rows.
-const CHAPTERS: [(char, &str); 12] = [
+const CHAPTERS: [(char, &str); 13] = [
     ('A', "Connections, versions, metadata"),
     ('B', "Identity"),
     ('C', "Coordinators"),
@@ -35,6 +35,7 @@ const CHAPTERS: [(char, &str); 12] = [
     ('J', "Reading committed data"),
     ('K', "The two-phase sink"),
     ('L', "Hostile input"),
+    ('P', "The producer without transactions"),
 ];
 
 impl<'a> Report<'a> {

@@ -12,6 +12,7 @@ pub mod i_fencing;
 pub mod j_reading;
 pub mod k_sink;
 pub mod l_hostile;
+pub mod p_plain;
 mod seen;
 
 use futures::future::BoxFuture;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<Row> {
         j_reading::ROWS,
         k_sink::ROWS,
         l_hostile::ROWS,
+        p_plain::ROWS,
     ]
     .concat()
 }

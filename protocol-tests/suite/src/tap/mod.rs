@@ -84,6 +84,9 @@ pub enum Act {
     Hold(oneshot::Sender<Held>),
     /// Only that many of its bytes leave, then the connection is closed.
     Cut(usize),
+    /// It arrives with one bit changed, four bytes before its end: in a Produce of one partition that lies in its records, so
+    /// that their checksum is wrong.
+    Damage,
     /// It waits, and its connection with it, as on a slow network: see [`Tap::pause`].
     Pause(Gate),
     /// The broker gets it at once, and its answer waits: see [`Tap::pause_answer`].

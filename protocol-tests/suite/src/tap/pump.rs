@@ -80,6 +80,7 @@ impl Pump {
             let header = RequestHeader::decode(&mut body).map_err(io::Error::other)?;
             let (api, version) = (header.api, header.version);
             let mut pending = Pending { api, version, drop_answer: false, gate: None };
+            let mut sent = framed(&frame);
             let order = self.tap.next_order();
             match self.tap.on_request(Sent {
                 connection: self.number,
@@ -93,9 +94,9 @@ impl Pump {
                 Some(Act::ApplyThenDrop) => pending.drop_answer = true,
                 Some(Act::PauseAnswer(gate)) => pending.gate = Some(gate),
                 Some(Act::Drop) => return Ok(Next::Closed),
+                Some(Act::Damage) => sent = damaged(&sent),
                 Some(Act::Cut(bytes)) => {
-                    let whole = framed(&frame);
-                    broker.write_all(&whole[..bytes.min(whole.len())]).await?;
+                    broker.write_all(&sent[..bytes.min(sent.len())]).await?;
                     return Ok(Next::Closed);
                 }
                 Some(Act::Pause(gate)) => {
@@ -114,7 +115,7 @@ impl Pump {
                 }
             }
             self.pending.push_back(pending);
-            broker.write_all(&framed(&frame)).await?;
+            broker.write_all(&sent).await?;
         }
         Ok(Next::Open)
     }
@@ -171,6 +172,14 @@ impl Pump {
         }
         Ok(())
     }
+}
+
+/// One bit of it is another one, four bytes before the end.
+fn damaged(whole: &Bytes) -> Bytes {
+    let mut bytes = BytesMut::from(&whole[..]);
+    let at = bytes.len().saturating_sub(4);
+    bytes[at] ^= 0x40;
+    bytes.freeze()
 }
 
 /// A frame's content with its length before it.

@@ -1,8 +1,9 @@
 //! Batches that are sent more than once, and never stored twice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 
-use kafka_2pc::client::Prepared;
+use kafka_2pc::client::{Prepared, Topic};
 use kafka_2pc::ids::TopicPartition;
 use kafka_2pc::record::RecordRef;
 use kafka_2pc::wire::api::Api;
@@ -40,6 +41,17 @@ pub(in crate::rows) fn repeats_are_identical(bench: &Bench) -> Shown {
     Ok(())
 }
 
+/// The next answers to Produce say this of every partition, whatever the broker did.
+pub(in crate::rows) fn answer_with(bench: &Bench, code: i16, times: u32) {
+    bench.tap.rewrite::<ProduceRequest>(times, move |answer| {
+        for p in answer.responses.iter_mut().flat_map(|t| &mut t.partition_responses) {
+            p.error_code = code;
+            p.base_offset = -1;
+        }
+        true
+    });
+}
+
 /// A batch whose answer was lost is recognised: its offset is the one that it got first. An answer that says "stored
 /// before" without an offset is a success, too.
 pub(super) async fn e02(bench: &Bench) -> Shown {
@@ -51,13 +63,7 @@ pub(super) async fn e02(bench: &Bench) -> Shown {
     let repeated = within(transaction.send_tracked(&topic, Some(0), RecordRef::value(b"1"))).await??;
     bench.step("flush", within(transaction.flush()).await?)?;
     equal("the offset of the repeat", within(repeated.stored()).await??, Some(1))?;
-    bench.tap.rewrite::<ProduceRequest>(1, |answer| {
-        for p in answer.responses.iter_mut().flat_map(|t| &mut t.partition_responses) {
-            p.error_code = DUPLICATE;
-            p.base_offset = -1;
-        }
-        true
-    });
+    answer_with(bench, DUPLICATE, 1);
     let unplaced = within(transaction.send_tracked(&topic, Some(0), RecordRef::value(b"2"))).await??;
     bench.step("flush", within(transaction.flush()).await?)?;
     equal("an offset that was not told", within(unplaced.stored()).await??, None)?;
@@ -72,13 +78,7 @@ pub(super) async fn e04(bench: &Bench) -> Shown {
     let topic = bench.topic(&client, 1).await?;
     let mut transaction = bench.init(&client, &bench.id("e04")).await?.begin();
     for (offset, code) in (0..).zip([TIMED_OUT, NOT_ENOUGH_AFTER_APPEND]) {
-        bench.tap.rewrite::<ProduceRequest>(2, move |answer| {
-            for p in answer.responses.iter_mut().flat_map(|t| &mut t.partition_responses) {
-                p.error_code = code;
-                p.base_offset = -1;
-            }
-            true
-        });
+        answer_with(bench, code, 2);
         let before = bench.tap.count(Api::Produce);
         let value = code.to_string();
         let record = RecordRef::value(value.as_bytes());
@@ -178,19 +178,36 @@ pub(super) async fn e16(bench: &Bench) -> Shown {
     bench.trace.keep_private("which batches meet a move depends on the moment");
     let client = bench.client()?;
     let topic = bench.topic(&client, 1).await?;
-    let at = TopicPartition::new(topic.name().clone(), 0);
     let builder = client.transactional_producer(bench.id("e16")).batch_size(80);
     let mut transaction = bench.init_of(builder).await?.begin();
     let values = numbered(300);
     let write = async {
         for (i, value) in values.iter().enumerate() {
             within(transaction.send(&topic, Some(0), RecordRef::value(value.as_bytes()))).await??;
-            if i % 10 == 9 {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
+            breathe(i).await;
         }
         Ok::<_, Failure>(within(transaction.flush()).await??)
     };
+    while_the_leader_moves(bench, &topic, write).await?;
+    bench.step("commit", within(transaction.commit()).await?)?;
+    equal("committed", bench.committed(&topic).await?, values)
+}
+
+/// A pause behind every ten records.
+pub(in crate::rows) async fn breathe(record: usize) {
+    if record % 10 == 9 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+/// Writes while another replica becomes the leader of the first partition, four times. Some batch must meet an old leader, and
+/// each that is sent again is the same.
+pub(in crate::rows) async fn while_the_leader_moves(
+    bench: &Bench,
+    topic: &Topic,
+    write: impl Future<Output = Shown>,
+) -> Shown {
+    let at = TopicPartition::new(topic.name().clone(), 0);
     let moves = async {
         for _ in 0..4 {
             tokio::time::sleep(std::time::Duration::from_millis(40)).await;
@@ -201,11 +218,9 @@ pub(super) async fn e16(bench: &Bench) -> Shown {
     let (wrote, moved) = tokio::join!(write, moves);
     moved?;
     wrote?;
-    bench.step("commit", within(transaction.commit()).await?)?;
     let refused = bench.tap.answers().iter().any(|a| a.api == Api::Produce && a.codes.contains(&6));
     holds(refused, "no batch met an old leader")?;
-    repeats_are_identical(bench)?;
-    equal("committed", bench.committed(&topic).await?, values)
+    repeats_are_identical(bench)
 }
 
 /// No two transactions are written under one producer id and epoch, however the one before ended, and each begins at

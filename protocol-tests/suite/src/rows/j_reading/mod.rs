@@ -26,6 +26,8 @@ use scenarios::j01;
 use truncation::j10;
 use waiting::{j08, j15};
 
+pub(super) use records::{all_shapes, contents};
+
 pub(super) const ROWS: &[Row] = rows![j01 j02 j03 j04 j05 j06 j07 j08 j09 j10 j11 j12 j13 j14 j15 j16];
 
 /// The first partition of a topic.

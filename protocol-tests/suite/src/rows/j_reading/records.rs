@@ -13,7 +13,7 @@ use crate::rows::seen::written;
 
 /// Everything of a record but its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Content {
+pub(in crate::rows) struct Content {
     timestamp: i64,
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
@@ -21,7 +21,11 @@ struct Content {
 }
 
 /// What our reader sees; on real brokers librdkafka must see the same.
-async fn contents(bench: &Bench, topic: &Topic, end: i64) -> Result<Vec<Content>, Failure> {
+pub(in crate::rows) async fn contents(
+    bench: &Bench,
+    topic: &Topic,
+    end: i64,
+) -> Result<Vec<Content>, Failure> {
     let client = bench.untapped()?;
     until_end(&client, topic, Isolation::Committed, end).await?;
     let mut consumer = reader(&client, topic, Isolation::Committed);
@@ -60,8 +64,25 @@ async fn contents(bench: &Bench, topic: &Topic, end: i64) -> Result<Vec<Content>
     Ok(ours)
 }
 
-/// Null and empty keys, values and header values stay apart; headers keep their order, and all of one key.
-pub(super) async fn j12(bench: &Bench) -> Shown {
+impl Content {
+    /// The record that has this content; `headers` are its own.
+    pub(in crate::rows) fn record<'a>(&'a self, headers: &'a [HeaderRef<'a>]) -> RecordRef<'a> {
+        RecordRef {
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers,
+            timestamp: Some(self.timestamp),
+        }
+    }
+
+    /// Its headers, lent.
+    pub(in crate::rows) fn headers(&self) -> Vec<HeaderRef<'_>> {
+        self.headers.iter().map(|(key, value)| HeaderRef { key, value: value.as_deref() }).collect()
+    }
+}
+
+/// Records of every shape: with null and empty keys and values, with headers that are repeated, empty, null.
+pub(in crate::rows) fn all_shapes() -> Vec<Content> {
     let text = |text: &str| Some(text.as_bytes().to_vec());
     let header =
         |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|v| v.as_bytes().to_vec()));
@@ -75,31 +96,26 @@ pub(super) async fn j12(bench: &Bench) -> Shown {
         header("é", Some("語")),
     ];
     let content = |key, value, headers| Content { timestamp: 1_700_000_000_000, key, value, headers };
-    let expected = vec![
+    vec![
         content(None, None, Vec::new()),
         content(text(""), text(""), Vec::new()),
         content(None, text(""), headers.clone()),
         content(text("key"), None, headers.iter().rev().cloned().collect()),
         content(text("key"), text("value"), headers[..1].to_vec()),
-    ];
+    ]
+}
+
+/// Null and empty keys, values and header values stay apart; headers keep their order, and all of one key.
+pub(super) async fn j12(bench: &Bench) -> Shown {
+    let expected = all_shapes();
     let client = bench.client()?;
     for compression in [Compression::None, Compression::Lz4] {
         let topic = bench.topic(&client, 1).await?;
         let builder = client.transactional_producer(bench.id("j12")).compression(compression);
         let mut transaction = bench.init_of(builder).await?.begin();
         for content in &expected {
-            let headers: Vec<_> = content
-                .headers
-                .iter()
-                .map(|(key, value)| HeaderRef { key, value: value.as_deref() })
-                .collect();
-            let record = RecordRef {
-                key: content.key.as_deref(),
-                value: content.value.as_deref(),
-                headers: &headers,
-                timestamp: Some(content.timestamp),
-            };
-            within(transaction.send(&topic, Some(0), record)).await??;
+            let headers = content.headers();
+            within(transaction.send(&topic, Some(0), content.record(&headers))).await??;
         }
         bench.step("commit", within(transaction.commit()).await?)?;
         let end = i64::try_from(expected.len())? + 1;

@@ -7,9 +7,8 @@ use kafka_2pc::ids::TransactionalId;
 use kafka_2pc::proto::committable::Committable;
 use kafka_2pc::proto::resume::{CoordinatorState, Decision, Evidence, LossCause, Outcome};
 use kafka_2pc::proto::settle::SettleTarget;
-use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
-use kafka_protocol::messages::{DeleteRecordsRequest, TopicName, WriteTxnMarkersRequest};
+use kafka_protocol::messages::{TopicName, WriteTxnMarkersRequest};
 use kafka_protocol::protocol::StrBytes;
 
 use super::super::seen::until_state;
@@ -147,12 +146,12 @@ pub(super) async fn k35(bench: &Bench) -> Shown {
     is_committed(&outcome(bench, &committable).await?)?;
     go_on(bench, &client, (&id, &topic), "3").await?;
     // Two records, then the marker.
-    delete_to(bench, &topic, 2).await?;
+    bench.delete_records(&topic, 2).await?;
     match outcome(bench, &committable).await? {
         Outcome::AlreadyCommitted(Evidence::Log { .. }) => {}
         other => return Err(Failure::wrong(format!("with its marker: {}", other.story()))),
     }
-    delete_to(bench, &topic, 3).await?;
+    bench.delete_records(&topic, 3).await?;
     is_undecidable(&outcome(bench, &committable).await?)
 }
 
@@ -161,16 +160,4 @@ fn has_topic_ids(committable: &Committable) -> Shown {
         true => Ok(()),
         false => Err(Failure::not_offered("topic ids")),
     }
-}
-
-/// DeleteRecords, as administrators send it.
-async fn delete_to(bench: &Bench, topic: &Topic, offset: i64) -> Shown {
-    let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(offset);
-    let of = DeleteRecordsTopic::default()
-        .with_name(TopicName(StrBytes::from_string(topic.name().to_string())))
-        .with_partitions(vec![partition]);
-    let request = DeleteRecordsRequest::default().with_topics(vec![of]).with_timeout_ms(10_000);
-    let answer = bench.raw().await?.ask(2, &request).await?;
-    let codes: Vec<_> = answer.topics.iter().flat_map(|t| &t.partitions).map(|p| p.error_code).collect();
-    equal("the answers to DeleteRecords", codes, [0])
 }
