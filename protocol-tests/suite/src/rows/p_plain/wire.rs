@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kafka_2pc::client::{Producer, SendError, TrySendError};
-use kafka_2pc::ids::{Identity, Moment, NodeId, TopicPartition};
+use kafka_2pc::ids::{Identity, Moment, NodeId, TopicId, TopicPartition};
 use kafka_2pc::proto::idempotent::{Effect, Idempotent, InitFact, Input, ProduceFact};
 use kafka_2pc::proto::outbox::{Batch, BatchFact, BatchId, FirstBatch, Limits, Produce};
 use kafka_2pc::record::RecordRef;
@@ -84,7 +84,9 @@ fn sequences(records: &[i32]) -> Result<Vec<i32>, Failure> {
     machine.handle(now, Input::Initialized(InitFact::Granted(Identity::new(1, 0))));
     let mut given = Vec::new();
     for (id, records) in (0..).zip(records) {
-        let batch = Batch { id: BatchId(id), records: *records, bytes: 100, deadline: Moment(u64::MAX) };
+        let topic = TopicId::UNKNOWN;
+        let batch =
+            Batch { id: BatchId(id), topic, records: *records, bytes: 100, deadline: Moment(u64::MAX) };
         machine.handle(now, Input::Batch { partition: partition.clone(), batch, leader: Some(NodeId(1)) });
         let sent = std::iter::from_fn(|| machine.poll_effect()).find_map(|effect| match effect {
             Effect::Produce { produce, .. } => Some(produce),
