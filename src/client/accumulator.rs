@@ -99,6 +99,10 @@ pub(super) struct Accumulator {
     /// A batch was opened that nothing of its partition keeps from leaving.
     opened: bool,
     open_bytes: usize,
+    /// Memory that is not for the next record.
+    reserved: usize,
+    /// What the last record that found no memory needs of it.
+    wanted: usize,
     since_look: u32,
     last_topic: usize,
     /// How many records were taken.
@@ -215,6 +219,8 @@ impl Accumulator {
             begun: Vec::new(),
             opened: false,
             open_bytes: 0,
+            reserved: 0,
+            wanted: 0,
             since_look: 0,
             last_topic: 0,
             taken: 0,
@@ -280,6 +286,16 @@ impl Accumulator {
     ) -> Result<Delivery, TrySendError> {
         let place = self.append(topic, partition, record)?;
         Ok(self.track(place))
+    }
+
+    /// So many bytes are not for the next records, but for others.
+    pub(super) fn leave_room(&mut self, bytes: usize) {
+        self.reserved = bytes;
+    }
+
+    /// How much memory the last record needed for which there was too little.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted
     }
 
     /// A batch was opened.
@@ -358,7 +374,8 @@ impl Accumulator {
         let most = fits_alone(record, timestamp, request_bytes)?;
         let unacked = self.link.unacked();
         let used = unacked + self.open_bytes;
-        if used > 0 && used + most > buffer_bytes {
+        if used > 0 && used.saturating_add(self.reserved).saturating_add(most) > buffer_bytes {
+            self.wanted = most;
             // What is open must leave, or nothing would ever become free. But not while more is under way, which becomes free
             // by itself: with each answer, batches would be closed that have hardly begun.
             if self.open_bytes >= unacked {

@@ -246,10 +246,14 @@ impl Client {
     /// Looks up the coordinators of ids that are going to be used, and opens what their commits are sent over.
     pub(crate) fn find_ahead(&self, ids: Vec<TransactionalId>) -> Background<()> {
         let router = Arc::clone(&self.router);
+        router.open_where_it_may_be(Purpose::Identity);
         Background::start(async move {
             // Whoever needs one that is not found asks for it himself.
             let found = futures::future::join_all(ids.iter().map(|id| router.coordinator(id))).await;
-            router.open_ahead(found.into_iter().filter_map(|f| f.ok()?.ok()), Purpose::Commit(0));
+            let nodes: Vec<NodeId> = found.into_iter().filter_map(|f| f.ok()?.ok()).collect();
+            for purpose in [Purpose::Identity, Purpose::Commit(0)] {
+                router.open_ahead(nodes.iter().copied(), purpose);
+            }
         })
     }
 

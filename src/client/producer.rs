@@ -344,6 +344,9 @@ pub(crate) async fn acquire(shared: &Shared, claim: Claim) -> Result<Identity, C
         machine = machine.after_lost_answer();
     }
     let mut call: Option<BoxFuture<'_, Input>> = None;
+    if !shared.router.knows_coordinator(&shared.transactional_id) {
+        shared.router.open_where_it_may_be(Purpose::Identity);
+    }
     loop {
         while let Some(effect) = machine.poll_effect() {
             match effect {
@@ -391,9 +394,7 @@ async fn ask(shared: &Shared, own: Option<Identity>) -> Input {
     let timeout_ms = i32::try_from(shared.config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
     let call = InitProducerId { transactional_id: Some(shared.transactional_id.clone()), timeout_ms, own };
     let before = std::mem::replace(&mut *shared.renewing(), own);
-    // At a start there is nothing that could be held up.
-    let purpose = if own.is_some() { Purpose::Renewal } else { Purpose::Control };
-    let input = match shared.router.ask(node, purpose, call).await {
+    let input = match shared.router.ask(node, Purpose::Identity, call).await {
         Ok((code, identity)) => facts::initialized(code, identity, timeout_ms),
         Err(e) => no_answer(&e),
     };
@@ -417,6 +418,8 @@ fn no_answer(e: &CallError) -> Input {
 
 async fn describe(shared: &Shared) -> Input {
     let Ok(node) = find(shared).await else { return Input::Described(None) };
+    // What follows.
+    shared.router.open_ahead([node], Purpose::Identity);
     let answer = shared.router.describe(node, &shared.transactional_id).await;
     Input::Described(match answer.map(|d| facts::described(&d)) {
         Ok(Described::Transaction(view)) => Some(view),

@@ -1,5 +1,6 @@
 //! A producer without transactions: each record once and in order, visible as soon as it is stored.
 
+mod line;
 mod state;
 mod task;
 #[cfg(test)]
@@ -138,8 +139,8 @@ impl IdempotentBuilder {
 }
 
 impl Producer {
-    /// Takes a record, or says at once why not. Nothing is allocated for it. While others wait for memory in a
-    /// [`send`](Self::send), it is full for whoever would not wait, however small the record.
+    /// Takes a record, or says at once why not. Nothing is allocated for it. What others wait for in a
+    /// [`send`](Self::send) is not free.
     ///
     /// Without a partition the key decides, as in Kafka's Java client (murmur2); without a key, records fill one
     /// partition's batch after the other's.
@@ -159,8 +160,9 @@ impl Producer {
     /// given up after `delivery.timeout.ms`. After each batch it lets the runtime's other tasks have a turn, so that the batch
     /// leaves also where one thread does everything.
     ///
-    /// Whoever waits for memory gets it in the order of asking, as with Java's producer: who sends large records is not
-    /// overtaken by those who send small ones.
+    /// What those wait for who came earlier is left for them, so that who sends large records is not overtaken for ever by those
+    /// who send small ones. Beside that much, who comes later need not wait. Where nothing else is left in memory, whoever asks
+    /// gets some, so that a future which waits and is not polled keeps nobody waiting.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.

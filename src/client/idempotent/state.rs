@@ -7,7 +7,10 @@ use std::sync::{
 
 use tokio::sync::{Notify, oneshot};
 
-use super::{NotStored, ended};
+use super::{
+    NotStored, ended,
+    line::{Line, Place},
+};
 use crate::{
     client::{
         accumulator::{Accumulator, Lost, Sealed},
@@ -32,8 +35,6 @@ pub(super) struct Shared {
     /// No handle is left, or it was closed: the task ends when everything is sent.
     over: AtomicBool,
     failures: Mutex<Option<NotStored>>,
-    /// Held by the first of those who wait for memory; the others stand in line for it.
-    line: tokio::sync::Mutex<()>,
     /// Something waits for the task, and no sender has given it a turn yet.
     owes_a_turn: AtomicBool,
 }
@@ -50,23 +51,21 @@ pub(super) struct Desk {
     timed: bool,
     /// The task is gone: nobody comes any more.
     deserted: bool,
-    /// How many wait for memory.
-    in_line: usize,
+    pub(super) line: Line,
 }
 
-/// Counts as one who waits for memory.
-struct InLine<'a>(&'a Shared);
-
-impl<'a> InLine<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        shared.desk().in_line += 1;
-        Self(shared)
-    }
+/// Has a place in the line while it waits.
+struct InLine<'a> {
+    shared: &'a Shared,
+    place: Option<Place>,
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.0.desk().in_line -= 1;
+        let Some(place) = self.place else { return };
+        if self.shared.desk().line.leave(place) {
+            self.shared.link.stir();
+        }
     }
 }
 
@@ -88,7 +87,7 @@ impl Shared {
             waits: false,
             timed: false,
             deserted: false,
-            in_line: 0,
+            line: Line::default(),
         };
         Self {
             router,
@@ -98,7 +97,6 @@ impl Shared {
             wake: Notify::new(),
             over: AtomicBool::new(false),
             failures: Mutex::new(None),
-            line: tokio::sync::Mutex::default(),
             owes_a_turn: AtomicBool::new(false),
         }
     }
@@ -108,49 +106,58 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a record in, unless memory is full or others wait for it.
+    /// Puts a record in, if there is memory beside what others wait for.
     #[inline]
     pub(super) fn put<T>(
         &self,
         put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
     ) -> Result<T, TrySendError> {
-        let mut desk = self.desk();
-        if desk.in_line > 0 {
-            self.link.check()?;
-            return Err(TrySendError::Full);
-        }
-        self.put_on(&mut desk, put)
+        self.put_at(&mut self.desk(), None, put)
     }
 
     #[inline]
-    fn put_on<T>(
+    fn put_at<T>(
         &self,
         desk: &mut Desk,
+        place: Option<Place>,
         put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
     ) -> Result<T, TrySendError> {
+        desk.accumulator.leave_room(desk.line.before(place));
         let put = put(&mut desk.accumulator);
         self.left_on(desk);
         put
     }
 
-    /// The same, and waits while memory is full: behind whoever came before, and then for as much as it takes.
+    /// The same, and waits while there is not.
     pub(super) async fn put_or_wait<T>(
         &self,
         put: impl Fn(&mut Accumulator) -> Result<T, TrySendError>,
     ) -> Result<T, SendError> {
-        if let Some(told) = unless_full(self.put(&put)) {
-            return told;
-        }
-        let _in_line = InLine::new(self);
-        let _first = self.line.lock().await;
+        let mut in_line = InLine { shared: self, place: None };
         loop {
             let freed = self.link.listen();
-            let told = self.put_on(&mut self.desk(), &put);
-            match unless_full(told) {
-                Some(told) => return told,
-                None => freed.await,
+            match self.put_or_line_up(&mut in_line, &put) {
+                Ok(put) => return Ok(put),
+                Err(TrySendError::Full) => freed.await,
+                Err(TrySendError::Record(error)) => return Err(error),
+                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
             }
         }
+    }
+
+    #[inline]
+    fn put_or_line_up<T>(
+        &self,
+        in_line: &mut InLine<'_>,
+        put: impl Fn(&mut Accumulator) -> Result<T, TrySendError>,
+    ) -> Result<T, TrySendError> {
+        let mut desk = self.desk();
+        let told = self.put_at(&mut desk, in_line.place, put);
+        if in_line.place.is_none() && matches!(told, Err(TrySendError::Full)) {
+            let wanted = desk.accumulator.wanted();
+            in_line.place = Some(desk.line.join(wanted));
+        }
+        told
     }
 
     /// Wakes the task if there is something for it that it does not know of, and counts what can't be left for it.
@@ -266,15 +273,5 @@ impl Shared {
     pub(super) fn counted(&self) -> Result<(), NotStored> {
         let counted = self.failures.lock().unwrap_or_else(PoisonError::into_inner).take();
         counted.map_or(Ok(()), Err)
-    }
-}
-
-/// What became of a record, if it need not wait for memory.
-fn unless_full<T>(told: Result<T, TrySendError>) -> Option<Result<T, SendError>> {
-    match told {
-        Ok(put) => Some(Ok(put)),
-        Err(TrySendError::Full) => None,
-        Err(TrySendError::Record(error)) => Some(Err(error)),
-        Err(TrySendError::Failed(cause)) => Some(Err(SendError::Failed(cause))),
     }
 }

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use futures::FutureExt;
 
@@ -102,45 +102,81 @@ async fn who_does_nothing_but_send_lets_the_task_have_each_batch() {
     assert_eq!(most, 1, "batches on the desk");
 }
 
-/// A memory of 64 KiB has room for a value of this size and a few small ones, not for [`MANY`].
+/// A memory of 64 KiB has room for a value of this size and one of [`SMALL`], but not for one of [`MIDDLE`].
 const LARGE: usize = 64_000;
-const MANY: usize = 15;
+const MIDDLE: usize = 2000;
+const SMALL: usize = 100;
+
+struct Memory {
+    shared: Shared,
+    topic: Topic,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let builder = builder().buffer_memory(64 << 10);
+        Self { shared: Shared::new(builder.router, builder.config), topic: Topic::sample("t", 1) }
+    }
+
+    fn send(&self, bytes: usize) -> Pin<Box<impl Future<Output = Result<(), SendError>>>> {
+        let value = vec![0; bytes];
+        Box::pin(self.shared.put_or_wait(move |accumulator| {
+            accumulator.append(&self.topic, Some(0), &RecordRef::value(&value)).map(drop)
+        }))
+    }
+
+    /// What was closed is stored, but for so many bytes.
+    fn store(&self, left: usize) {
+        let closed: usize = self.shared.take().batches.iter().map(|sealed| sealed.batch.len()).sum();
+        self.shared.link.free(closed - left);
+    }
+}
+
+fn waits(send: &mut Pin<Box<impl Future<Output = Result<(), SendError>>>>) -> bool {
+    send.as_mut().now_or_never().map(Result::unwrap).is_none()
+}
 
 #[test]
 fn who_waits_for_memory_is_not_overtaken() {
-    let topic = Topic::sample("t", 1);
-    let builder = builder().buffer_memory(64 << 10);
-    let shared = Shared::new(builder.router, builder.config);
-    let (small, large) = ([0; 100], [0; LARGE]);
-    let send = |value| {
-        let shared = &shared;
-        let topic = &topic;
-        shared.put_or_wait(move |accumulator| {
-            accumulator.append(topic, Some(0), &RecordRef::value(value)).map(drop)
-        })
-    };
-    let put = || shared.put(|accumulator| accumulator.append(&topic, Some(0), &RecordRef::value(&small)));
-    for _ in 0..MANY {
-        send(&small).now_or_never().expect("there is room").unwrap();
-    }
-    let mut first = Box::pin(send(&large));
-    assert!(first.as_mut().now_or_never().is_none());
-    let mut second = Box::pin(send(&small));
-    assert!(second.as_mut().now_or_never().is_none(), "there would be room, but it came later");
-    assert!(matches!(put(), Err(TrySendError::Full)));
-    // What was closed for the large one is stored.
-    let stored: usize = shared.take().batches.iter().map(|sealed| sealed.batch.len()).sum();
-    shared.link.free(stored);
-    assert!(second.as_mut().now_or_never().is_none());
-    first.as_mut().now_or_never().expect("there is room now").unwrap();
-    second.as_mut().now_or_never().expect("its turn, and there is room beside the large one").unwrap();
-    assert!(put().is_ok(), "nobody waits");
+    let memory = Memory::new();
+    assert!(!waits(&mut memory.send(MIDDLE)));
+    let (mut large, mut middle, mut small) = (memory.send(LARGE), memory.send(MIDDLE), memory.send(SMALL));
+    assert!(waits(&mut large));
+    assert!(waits(&mut middle) && waits(&mut small), "there is room, but they came later");
+    memory.store(1);
+    assert!(waits(&mut middle), "there is room for one of them");
+    assert!(!waits(&mut large));
+    assert!(waits(&mut middle));
+    memory.store(0);
+    assert!(!waits(&mut middle) && !waits(&mut small));
+}
 
-    // Who gives up makes way for the next one, and for those who do not wait.
-    let mut first = Box::pin(send(&large));
-    let mut second = Box::pin(send(&small));
-    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
-    drop(first);
-    second.as_mut().now_or_never().expect("the first in line").unwrap();
-    assert!(put().is_ok(), "nobody waits");
+#[test]
+fn who_came_first_and_does_nothing_keeps_nobody_from_the_rest() {
+    let memory = Memory::new();
+    assert!(!waits(&mut memory.send(MIDDLE)));
+    let mut large = memory.send(LARGE);
+    assert!(waits(&mut large));
+    memory.store(1);
+    assert!(!waits(&mut memory.send(SMALL)), "there is room for both");
+    let mut middle = memory.send(MIDDLE);
+    assert!(waits(&mut middle));
+    memory.store(0);
+    memory.shared.link.free(1);
+    assert!(!waits(&mut middle), "memory is empty");
+}
+
+#[test]
+fn who_gives_up_makes_way() {
+    let memory = Memory::new();
+    assert!(!waits(&mut memory.send(MIDDLE)));
+    let mut large = memory.send(LARGE);
+    assert!(waits(&mut large));
+    let freed = memory.shared.link.listen();
+    let mut middle = memory.send(MIDDLE);
+    assert!(waits(&mut middle));
+    drop(large);
+    assert!(freed.now_or_never().is_some(), "the next one is told");
+    assert!(!waits(&mut middle));
+    assert_eq!(memory.shared.desk().line.before(None), 0, "nobody is left in line");
 }
