@@ -5,7 +5,7 @@
 mod kit;
 
 use kafka_2pc::{
-    broker::{Api, Reaction},
+    broker::{Api, Fault, Reaction},
     proto::{
         naming::{Naming, NamingError},
         recovery::Blindness,
@@ -122,7 +122,7 @@ async fn leftovers_are_found_where_no_broker_lists_its_transactions() {
 async fn a_prefix_that_may_not_be_described_is_told() {
     let b = Bench::new(kafka_2pc::broker::Profile::kafka_4_4()).await;
     let config = config("job", Naming::Pooled);
-    b.fault(Api::FindCoordinator, Reaction::ErrorCode(53));
+    b.broker.inject(Fault::on(Api::FindCoordinator, Reaction::ErrorCode(53)).always());
     let run = Run::start(&b, &config, 1, &Kept::default()).await;
     assert_eq!(run.report.blind, [Blindness::Hidden(config.prefix.clone())]);
 }

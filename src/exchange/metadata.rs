@@ -87,7 +87,8 @@ impl Call for Metadata {
 
     fn decode(&self, version: i16, body: Bytes) -> Result<Answered<Self::Answer>, ExchangeError> {
         let r: MetadataResponse = decode_message(Api::Metadata, version, body)?;
-        let brokers = r.brokers.iter().filter_map(|b| {
+        // Whoever has no possible number or address is not there.
+        let brokers = r.brokers.iter().filter(|b| b.node_id.0 >= 0 && !b.host.is_empty()).filter_map(|b| {
             let port = u16::try_from(b.port).ok().filter(|p| *p > 0)?;
             Some(BrokerAddress { node: NodeId(b.node_id.0), host: Arc::from(&*b.host), port })
         });

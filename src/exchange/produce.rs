@@ -103,15 +103,16 @@ impl Call for Produce {
         let r: ProduceResponse = decode_message(Api::Produce, version, body)?;
         let mut produced = Vec::with_capacity(self.parts.len());
         for topic in &r.responses {
-            // Nobody asked about a topic of another id.
-            let name = match version {
-                ..TOPIC_IDS => Some(TopicName::from(&**topic.name)),
-                _ => self.name_of(TopicId(topic.topic_id.into_bytes())),
-            };
-            let Some(name) = name else { continue };
-            produced.extend(topic.partition_responses.iter().map(|p| {
-                Produced {
-                    partition: TopicPartition::new(name.clone(), p.index),
+            let by_name = (version < TOPIC_IDS).then(|| TopicName::from(&**topic.name));
+            let id = TopicId(topic.topic_id.into_bytes());
+            produced.extend(topic.partition_responses.iter().filter_map(|p| {
+                let partition = match &by_name {
+                    Some(name) => TopicPartition::new(name.clone(), p.index),
+                    // Nobody asked about a partition of a topic of another id.
+                    None => self.sent_to(id, p.index)?,
+                };
+                Some(Produced {
+                    partition,
                     code: ErrorCode::from_code(p.error_code),
                     offset: (p.base_offset >= 0).then_some(p.base_offset),
                     message: p.error_message.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -122,7 +123,7 @@ impl Call for Produce {
                         .collect(),
                     leader: (p.current_leader.leader_id.0 >= 0)
                         .then_some((NodeId(p.current_leader.leader_id.0), p.current_leader.leader_epoch)),
-                }
+                })
             }));
         }
         Ok(Answered { answer: (version, produced), throttle: throttle(r.throttle_time_ms) })
@@ -130,8 +131,10 @@ impl Call for Produce {
 }
 
 impl Produce {
-    fn name_of(&self, id: TopicId) -> Option<TopicName> {
-        self.parts.iter().find(|part| part.topic_id == id).map(|part| part.partition.topic.clone())
+    /// The partition of this number that a batch went to under this id of its topic.
+    fn sent_to(&self, id: TopicId, partition: i32) -> Option<TopicPartition> {
+        let is_it = |part: &&ProducePart| part.topic_id == id && part.partition.partition == partition;
+        self.parts.iter().find(is_it).map(|part| part.partition.clone())
     }
 }
 
@@ -196,14 +199,16 @@ mod tests {
 
     #[test]
     fn an_answer_by_id_is_about_the_topic_that_was_sent_under_it() {
-        let produce = produce(vec![part("t", 3, ONE)]);
-        let topic = |id: TopicId| {
-            let partition = PartitionProduceResponse::default().with_index(3).with_base_offset(7);
+        let produce = produce(vec![part("t", 3, ONE), part("t", 4, TWO)]);
+        let topic = |id: TopicId, partition| {
+            let partition = PartitionProduceResponse::default().with_index(partition).with_base_offset(7);
             TopicProduceResponse::default()
                 .with_topic_id(Uuid::from_bytes(id.0))
                 .with_partition_responses(vec![partition])
         };
-        let response = ProduceResponse::default().with_responses(vec![topic(TWO), topic(ONE)]);
+        let other = TopicId([3; 16]);
+        let responses = vec![topic(other, 3), topic(TWO, 3), topic(ONE, 4), topic(ONE, 3)];
+        let response = ProduceResponse::default().with_responses(responses);
         let mut body = bytes::BytesMut::new();
         response.encode(&mut body, 13).unwrap();
         let (version, produced) = produce.decode(13, body.freeze()).unwrap().answer;
@@ -211,7 +216,7 @@ mod tests {
         assert_eq!(
             (version, told),
             (13, vec![(TopicPartition::new("t", 3), Some(7))]),
-            "nobody asked for the other"
+            "nobody asked for the others"
         );
     }
 }

@@ -195,6 +195,8 @@ struct Queue {
     /// How many may be under way until one was stored.
     first_window: usize,
     stored_at: Moment,
+    /// The topic that the last stored batch is in: another one of the same name has a log that knows nothing of the producer.
+    stored_in: Option<TopicId>,
     /// The broker expects another sequence than that of the oldest batch, with none missing before it.
     lost: bool,
 }
@@ -243,6 +245,7 @@ impl Outbox {
                 soon: 0,
                 first_window: limits.first_batch.window(),
                 stored_at: Moment::default(),
+                stored_in: None,
                 lost: false,
             }
         });
@@ -479,7 +482,10 @@ impl Queue {
         if self.lost || self.sent.iter().any(|s| s.gone) {
             return None;
         }
-        self.queued.front().filter(|_| flying < window.min(self.first_window)).map(|b| b.bytes)
+        let window = window.min(self.first_window);
+        let fits =
+            |b: &&Batch| flying < if self.stored_in.is_none_or(|id| id == b.topic) { window } else { 1 };
+        self.queued.front().filter(fits).map(|b| b.bytes)
     }
 
     fn send(&mut self, partition: &TopicPartition) -> Item {
@@ -501,7 +507,9 @@ impl Queue {
 
     /// The batch at this place is stored: what is before it leaves no gap any more, whatever became of it.
     fn stored(&mut self, now: Moment, at: usize) -> i32 {
-        let records = self.sent.remove(at).map_or(0, |s| s.batch.records);
+        let stored = self.sent.remove(at).map(|s| s.batch);
+        self.stored_in = stored.map(|b| b.topic).or(self.stored_in);
+        let records = stored.map_or(0, |b| b.records);
         let mut place = 0;
         self.sent.retain_mut(|earlier| {
             place += 1;

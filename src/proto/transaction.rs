@@ -14,8 +14,9 @@
 //!   whose fate is unknown leaves abort as the only way.
 //! - "Something may have reached a broker" is a latch: once set, an abort sends EndTxn.
 //! - The identity never changes inside a transaction, and the version of its end is fixed when it begins.
-//! - Before `Prepared` it is made sure that no topic was deleted and created anew, for records before that are gone, and
-//!   where brokers find a topic by its name (before Produce 13) those after it are somewhere else.
+//! - Before `Prepared` brokers are asked whether a topic was deleted and created anew, for records before that are gone, and
+//!   where brokers find a topic by its name (before Produce 13) those after it are somewhere else. Without an answer nothing is
+//!   known against it; the settled check compares once more.
 //! - Offsets of consumer groups are records of the coordinators' own log: they count as records do, so they are answered
 //!   before `Prepared` too. V1: AddOffsetsToTxn to the transaction coordinator, then TxnOffsetCommit to the group's; V2:
 //!   TxnOffsetCommit alone.

@@ -203,6 +203,7 @@ impl Runner<'_> {
             ("buffer.memory", job.buffer_bytes.to_string()),
         ];
         let output = Command::new("bash")
+            .env("LC_ALL", "C")
             .args(["-c", "TIMEFORMAT='cpu_s %U %S'; time \"$@\"", "bash"])
             .arg(kafka_cluster()?)
             .args(["tools", "4.4.0", self.bootstrap, "org.apache.kafka.tools.ProducerPerformance"])

@@ -42,7 +42,8 @@ pub struct IdempotentBuilder {
 /// | kind of the [`Cause`] | when |
 /// |---|---|
 /// | `DeliveryTimeout` | `delivery.timeout.ms` is over, and every try was refused or never left: not stored |
-/// | `OutcomeUnknown` | the same, but a try was not answered, or the answer leaves it open: stored, or not. [`Cause::outcome_unknown`] tells |
+/// | `OutcomeUnknown` | it was given up for any of these reasons, but a try was not answered, or the answer leaves it open: stored, or not. [`Cause::outcome_unknown`] tells |
+/// | `SequenceGap` | a later batch was stored by a leader that knew nothing of the producer: this one can't be any more |
 /// | `RecordTooLarge` | a record above the topic's `max.message.bytes`. A batch of several is split until only such records are left |
 /// | `UnknownTopic` | the topic that was looked up was deleted, or deleted and created anew, and its leader knows it by id |
 /// | `Refused`, `Denied`, `Unsupported` | the broker's word on these records, on this topic, or on the producer |

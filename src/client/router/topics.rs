@@ -52,8 +52,10 @@ impl Router {
             return false;
         }
         let Some(node) = state.cluster.undoubted_leader(partition) else { return false };
-        let lost = |((place, _), slot): (&(Place, Purpose), &Slot)| {
-            *place == Place::Node(node) && slot.connection.is_closed()
+        // One that is seldom used may be closed because it rested.
+        let lost = |((place, purpose), slot): (&(Place, Purpose), &Slot)| {
+            let is_used = matches!(purpose, Purpose::Data | Purpose::Control);
+            *place == Place::Node(node) && is_used && slot.connection.is_closed()
         };
         !state.connections.iter().any(lost)
     }

@@ -577,3 +577,18 @@ fn what_may_be_stored_in_a_topic_that_is_gone_is_told_as_unknown() {
     b.answer(1, plain(BatchFact::TopicIdUnknown));
     assert_eq!(b.fates(), [(1, Err(CauseKind::OutcomeUnknown))]);
 }
+
+/// A log that knows nothing of the producer takes any sequence first: were the first batch refused and the next one taken, the
+/// first could not be stored any more.
+#[test]
+fn the_first_batch_for_a_topic_that_was_created_anew_leaves_alone() {
+    let mut bench = Bench::flying(&[1]);
+    bench.push_to(NEW, &[2, 3]);
+    assert_eq!(bench.under_way(), [1], "behind the last one of the old topic");
+    bench.answer(1, stored(10));
+    assert_eq!(bench.under_way(), [2]);
+    bench.answer(2, stored(0));
+    assert_eq!(bench.under_way(), [3]);
+    bench.push_to(NEW, &[4, 5]);
+    assert_eq!(bench.under_way(), [3, 4, 5]);
+}

@@ -3,7 +3,7 @@ use crate::{
     ids::{Identity, TopicId},
     proto::{
         outbox::{FirstBatch, Produce},
-        topics::{Looked, TopicNow},
+        topics::{Looked, MISSED, TopicNow},
     },
 };
 
@@ -441,7 +441,7 @@ fn a_topic_whose_id_no_leader_knows_any_more_fails_the_transaction() {
     assert_failed(&rig.look(&[0], TopicNow::Known(NEW)));
     let (mut rig, sent) = Rig::in_flight();
     rig.answer(&sent, BatchFact::TopicIdUnknown);
-    for _ in 0..2 {
+    for _ in 1..MISSED {
         let missing = Looked { leaders: vec![(p(0), None)], topics: vec![("t".into(), TopicNow::Missing)] };
         assert_eq!(rig.feed(Input::Leaders(missing)), []);
         assert_eq!(rig.later(), [Effect::FindLeaders(vec![p(0)])]);

@@ -49,7 +49,7 @@ pub(super) async fn h06(_: &Bench) -> Shown {
         let added = add_partition(3, code);
         told("a partition is added", added == AddPartitionVerdict::Added, none)?;
         told("adding is fenced", added == AddPartitionVerdict::Fenced, fenced)?;
-        for version in [11, 12] {
+        for version in [11, 12, 13] {
             let stored = produce(version, code);
             told("a batch is stored", stored == ProduceVerdict::Acked, none)?;
             // A leader says INVALID_PRODUCER_EPOCH for more than a fence; the abort that follows tells.
@@ -66,6 +66,7 @@ fn retried(code: ErrorCode) -> bool {
     let produced = matches!(
         produce(12, code),
         ProduceVerdict::RetryAfterMetadata
+            | ProduceVerdict::TopicIdUnknown
             | ProduceVerdict::Retry
             | ProduceVerdict::RetrySoon
             | ProduceVerdict::MaybeStored

@@ -5,17 +5,12 @@ use kafka_2pc::ids::{Identity, ProducerEpoch, TopicPartition};
 use kafka_2pc::record::RecordRef;
 use kafka_2pc::wire::api::Api;
 
-use super::{flush, own, send, small, write};
+use super::{CORRUPT, OLD_EPOCH, OUT_OF_ORDER, flush, own, send, small, write};
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
 use crate::rows::e_produce::{numbered, repeats_are_identical};
 use crate::rows::seen::{Written, granted, written};
 use crate::tap::Act;
-
-/// OUT_OF_ORDER_SEQUENCE_NUMBER.
-const OUT_OF_ORDER: i16 = 45;
-/// INVALID_PRODUCER_EPOCH.
-const OLD_EPOCH: i16 = 47;
 
 /// Whether a Produce was answered with this code.
 fn was_refused(bench: &Bench, code: i16) -> Shown {
@@ -139,6 +134,7 @@ pub(super) async fn p08(bench: &Bench) -> Shown {
         producer.try_send(&topic, Some(0), RecordRef::value(value.as_bytes()))?;
     }
     flush(bench, &producer).await??;
+    was_refused(bench, CORRUPT)?;
     equal("producer ids", granted(bench)?.len(), 1)?;
     let epochs = written(bench)?.iter().map(|b| b.identity.epoch.0).max();
     equal("epochs", epochs, Some(own(bench)?.epoch.0))?;

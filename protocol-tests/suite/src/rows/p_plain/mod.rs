@@ -27,6 +27,15 @@ use histories::{p05, p06, p07, p08};
 use repeats::{p01, p02, p03, p04};
 use wire::{p17, p18, p19};
 
+/// CORRUPT_MESSAGE.
+const CORRUPT: i16 = 2;
+/// OUT_OF_ORDER_SEQUENCE_NUMBER.
+const OUT_OF_ORDER: i16 = 45;
+/// DUPLICATE_SEQUENCE_NUMBER.
+const DUPLICATE: i16 = 46;
+/// INVALID_PRODUCER_EPOCH.
+const OLD_EPOCH: i16 = 47;
+
 pub(super) const ROWS: &[Row] = rows![
     p01 p02 p03 p04 p05 p06 p07 p08 p09 p10 p11 p12 p13 p14 p15 p16 p17 p18 p19
 ];

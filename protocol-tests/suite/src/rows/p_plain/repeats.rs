@@ -5,21 +5,12 @@ use std::time::Duration;
 
 use kafka_2pc::wire::api::Api;
 
-use super::{fails, flush, send, small, write};
+use super::{CORRUPT, DUPLICATE, OLD_EPOCH, OUT_OF_ORDER, fails, flush, send, small, write};
 use crate::bench::{Bench, within};
 use crate::outcome::{Failure, Shown, equal, holds};
 use crate::rows::e_produce::{answer_with, numbered, repeats_are_identical};
 use crate::rows::seen::written;
 use crate::tap::Act;
-
-/// CORRUPT_MESSAGE.
-const CORRUPT: i16 = 2;
-/// OUT_OF_ORDER_SEQUENCE_NUMBER.
-const OUT_OF_ORDER: i16 = 45;
-/// DUPLICATE_SEQUENCE_NUMBER.
-const DUPLICATE: i16 = 46;
-/// INVALID_PRODUCER_EPOCH.
-const OLD_EPOCH: i16 = 47;
 
 /// Everything was written under one identity, and what was sent twice was the same both times.
 fn under_one_identity(bench: &Bench) -> Shown {
