@@ -227,20 +227,24 @@ async fn an_identity_that_was_got_long_ago_is_got_anew() {
 
 /// A coordinator writes an identity down before it answers, and works on one request of a connection at a time.
 #[tokio::test(start_paused = true)]
-async fn a_transaction_does_not_wait_for_the_identity_of_a_later_one() {
-    let b = Bench::in_memory(Profile::kafka_4_4_v1()).await;
-    let mut later = b.open("later", &["1"]).await.commit().await.unwrap();
-    b.open("now", &["2"]).await.commit().await.unwrap();
-    b.committed().await;
-    let mut transaction = b.producer("now").init().await.unwrap().begin();
-    b.fault(Api::InitProducerId, Reaction::Delay(Duration::from_secs(2)));
-    let mut renewed = std::pin::pin!(later.prefetch());
-    tokio::time::timeout(Duration::from_millis(100), &mut renewed).await.expect_err("it is on its way");
-    let write = async {
-        b.write(&mut transaction, &["3"]).await;
-        transaction.commit().await.unwrap();
-    };
-    tokio::time::timeout(Duration::from_secs(1), write).await.expect("it does not wait for the other one");
-    within(renewed).await.unwrap();
-    assert_eq!(b.committed().await, ["1", "2", "3"]);
+async fn a_transaction_does_not_wait_for_the_identity_of_another_one() {
+    for slow in [Api::DescribeTransactions, Api::InitProducerId] {
+        let b = Bench::in_memory(Profile::kafka_4_4_v1()).await;
+        let mut later = b.open("later", &["1"]).await.commit().await.unwrap();
+        b.open("now", &["2"]).await.commit().await.unwrap();
+        b.committed().await;
+        let mut transaction = b.producer("now").init().await.unwrap().begin();
+        b.fault(slow, Reaction::Delay(Duration::from_secs(2)));
+        let mut renewed = std::pin::pin!(later.prefetch());
+        tokio::time::timeout(Duration::from_millis(100), &mut renewed).await.expect_err("it is on its way");
+        let write = async {
+            b.write(&mut transaction, &["3"]).await;
+            transaction.commit().await.unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(1), write)
+            .await
+            .expect("it does not wait for the other one");
+        within(renewed).await.unwrap();
+        assert_eq!(b.committed().await, ["1", "2", "3"]);
+    }
 }

@@ -418,9 +418,7 @@ fn no_answer(e: &CallError) -> Input {
 
 async fn describe(shared: &Shared) -> Input {
     let Ok(node) = find(shared).await else { return Input::Described(None) };
-    // What follows.
-    shared.router.open_ahead([node], Purpose::Identity);
-    let answer = shared.router.describe(node, &shared.transactional_id).await;
+    let answer = shared.router.look(node, &shared.transactional_id).await;
     Input::Described(match answer.map(|d| facts::described(&d)) {
         Ok(Described::Transaction(view)) => Some(view),
         Ok(Described::NotFound | Described::Relookup | Described::Retry | Described::Blind) | Err(_) => None,

@@ -39,8 +39,8 @@ pub(crate) enum Purpose {
     Data,
     /// Everything short.
     Control,
-    /// InitProducerId, all of them, so that those of one id leave in order. A coordinator writes an identity down before it
-    /// answers, and a transaction that is under way must not wait for that of another one.
+    /// InitProducerId, all of them, so that those of one id leave in order, and the look before it. A coordinator writes an
+    /// identity down before it answers, and a transaction that is under way must not wait for that of another one.
     Identity,
     /// Ends of prepared transactions, on a connection of this number: a coordinator that answers one late must hold up
     /// neither the writers nor the others.

@@ -36,6 +36,8 @@ struct AtNode {
     /// The same on one connection alone, by those who can't wait for another one.
     own_profiles: Mutex<HashMap<Purpose, Arc<Profiles>>>,
     transactions: Gather<TransactionalId, Result<Transactions, CallError>>,
+    /// The same, before an identity is asked for.
+    looks: Gather<TransactionalId, Result<Transactions, CallError>>,
     producers: Gather<Vec<TopicPartition>, Arc<Vec<PartitionProducers>>>,
 }
 
@@ -120,9 +122,27 @@ impl Router {
 
     /// What a coordinator says of a transactional id.
     pub(crate) async fn describe(&self, node: NodeId, id: &TransactionalId) -> Result<Described, CallError> {
-        let put =
-            |ids| async move { self.ask(node, Purpose::Control, DescribeAll::of(ids)).await.map(Arc::new) };
-        let all = self.together.at(node).transactions.ask(id.clone(), put).await?;
+        let at = self.together.at(node);
+        self.describe_by((node, Purpose::Control), &at.transactions, id).await
+    }
+
+    /// The same, on the way that an InitProducerId takes which may follow, as soon as that is open.
+    pub(crate) async fn look(&self, node: NodeId, id: &TransactionalId) -> Result<Described, CallError> {
+        if !self.connection(node, Purpose::Identity).is_some_and(|c| c.is_ready()) {
+            return self.describe(node, id).await;
+        }
+        let at = self.together.at(node);
+        self.describe_by((node, Purpose::Identity), &at.looks, id).await
+    }
+
+    async fn describe_by(
+        &self,
+        (node, purpose): (NodeId, Purpose),
+        gather: &Gather<TransactionalId, Result<Transactions, CallError>>,
+        id: &TransactionalId,
+    ) -> Result<Described, CallError> {
+        let put = |ids| async move { self.ask(node, purpose, DescribeAll::of(ids)).await.map(Arc::new) };
+        let all = gather.ask(id.clone(), put).await?;
         let ours = all.iter().find(|(of, _)| of == id).map(|(_, described)| described.clone());
         ours.ok_or_else(|| {
             let detail = "our id is missing".to_owned();
