@@ -32,6 +32,8 @@ const MOST_IDS: usize = 8;
 pub(crate) fn cases() -> Vec<Case> {
     let spec = |level| {
         let spec = Spec::default().transaction_version(level);
+        // A broker looks for the first time after half a minute, unless told otherwise.
+        let spec = spec.extra("log.initial.task.delay.ms", "1000");
         spec.extra("log.retention.check.interval.ms", "1000").extra("log.segment.delete.delay.ms", "1000")
     };
     let case = |level| Case::nodes("endurance_every_number_once_and_memory_flat", spec(level), endures);
