@@ -163,7 +163,7 @@ impl Producer {
     ///
     /// What those wait for who came earlier is left for them, so that who sends large records is not overtaken for ever by those
     /// who send small ones. Beside that much, who comes later need not wait. Where nothing else is left in memory, whoever asks
-    /// gets some, so that a future which waits and is not polled keeps nobody waiting.
+    /// gets some, so that a future which waits and is not polled keeps nobody waiting for ever.
     ///
     /// # Errors
     /// [`SendError`]; the record was not taken.

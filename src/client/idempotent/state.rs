@@ -63,6 +63,7 @@ struct InLine<'a> {
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
+        // They look again, whether it took something or not: what is open must be closed for whoever still waits.
         if self.shared.desk().line.leave(place) {
             self.shared.link.stir();
         }
