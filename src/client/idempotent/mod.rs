@@ -2,6 +2,7 @@
 
 mod line;
 mod state;
+mod take;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::{
+    accumulator::Accumulator,
     error::{SendError, TrySendError},
     link::Delivery,
     router::Router,
@@ -20,6 +22,7 @@ use crate::{
     record::RecordRef,
 };
 use state::Shared;
+use take::Take;
 use task::Task;
 
 /// Makes a [`Producer`].
@@ -154,7 +157,8 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<(), TrySendError> {
-        self.handle.shared.put(|accumulator| accumulator.append(topic, partition, &record).map(drop))
+        let shared = &self.handle.shared;
+        shared.put(&mut shared.desk(), None, |records| records.append(topic, partition, &record).map(drop))
     }
 
     /// [`try_send`](Self::try_send) that waits while the memory is full (`buffer.memory`): until batches are stored, or
@@ -171,15 +175,13 @@ impl Producer {
     /// # Cancel safety
     /// A dropped future took the record or did not; nothing is half done. It waits before it takes, so a future dropped
     /// while it is pending has not taken it.
-    pub async fn send(
-        &self,
-        topic: &Topic,
+    pub fn send<'a>(
+        &'a self,
+        topic: &'a Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<(), SendError> {
-        let shared = &self.handle.shared;
-        shared.give_turn().await;
-        shared.put_or_wait(|accumulator| accumulator.append(topic, partition, &record).map(drop)).await
+        record: RecordRef<'a>,
+    ) -> impl Future<Output = Result<(), SendError>> + Send + use<'a> {
+        Take::new(&self.handle.shared, topic, partition, record, |_, _| ())
     }
 
     /// [`send`](Self::send) that also tells the record's fate.
@@ -189,15 +191,13 @@ impl Producer {
     ///
     /// # Cancel safety
     /// As for [`send`](Self::send).
-    pub async fn send_tracked(
-        &self,
-        topic: &Topic,
+    pub fn send_tracked<'a>(
+        &'a self,
+        topic: &'a Topic,
         partition: Option<i32>,
-        record: RecordRef<'_>,
-    ) -> Result<Delivery, SendError> {
-        let shared = &self.handle.shared;
-        shared.give_turn().await;
-        shared.put_or_wait(|accumulator| accumulator.append_tracked(topic, partition, &record)).await
+        record: RecordRef<'a>,
+    ) -> impl Future<Output = Result<Delivery, SendError>> + Send + use<'a> {
+        Take::new(&self.handle.shared, topic, partition, record, Accumulator::track)
     }
 
     /// [`try_send`](Self::try_send) that also tells the record's fate.
@@ -210,7 +210,8 @@ impl Producer {
         partition: Option<i32>,
         record: RecordRef<'_>,
     ) -> Result<Delivery, TrySendError> {
-        self.handle.shared.put(|accumulator| accumulator.append_tracked(topic, partition, &record))
+        let shared = &self.handle.shared;
+        shared.put(&mut shared.desk(), None, |records| records.append_tracked(topic, partition, &record))
     }
 
     /// Sends everything that was taken before, and waits until the fate of each record is known: stored, or given up after

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     client::{
         accumulator::{Accumulator, Lost, Sealed},
-        error::{SendError, TrySendError},
+        error::TrySendError,
         link::Link,
         router::Router,
         settings::ProducerConfig,
@@ -54,22 +54,6 @@ pub(super) struct Desk {
     pub(super) line: Line,
 }
 
-/// Has a place in the line while it waits.
-struct InLine<'a> {
-    shared: &'a Shared,
-    place: Option<Place>,
-}
-
-impl Drop for InLine<'_> {
-    fn drop(&mut self) {
-        let Some(place) = self.place else { return };
-        // They look again, whether it took something or not: what is open must be closed for whoever still waits.
-        if self.shared.desk().line.leave(place) {
-            self.shared.link.stir();
-        }
-    }
-}
-
 /// What the task takes from the desk.
 #[derive(Default)]
 pub(super) struct Taken {
@@ -107,17 +91,10 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a record in, if there is memory beside what others wait for.
+    /// Does this for a record, which may have a place in the line: with the memory beside what others wait for who have none or
+    /// a later one.
     #[inline]
     pub(super) fn put<T>(
-        &self,
-        put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
-    ) -> Result<T, TrySendError> {
-        self.put_at(&mut self.desk(), None, put)
-    }
-
-    #[inline]
-    fn put_at<T>(
         &self,
         desk: &mut Desk,
         place: Option<Place>,
@@ -127,38 +104,6 @@ impl Shared {
         let put = put(&mut desk.accumulator);
         self.left_on(desk);
         put
-    }
-
-    /// The same, and waits while there is not.
-    pub(super) async fn put_or_wait<T>(
-        &self,
-        put: impl Fn(&mut Accumulator) -> Result<T, TrySendError>,
-    ) -> Result<T, SendError> {
-        let mut in_line = InLine { shared: self, place: None };
-        loop {
-            let freed = self.link.listen();
-            match self.put_or_line_up(&mut in_line, &put) {
-                Ok(put) => return Ok(put),
-                Err(TrySendError::Full) => freed.await,
-                Err(TrySendError::Record(error)) => return Err(error),
-                Err(TrySendError::Failed(cause)) => return Err(SendError::Failed(cause)),
-            }
-        }
-    }
-
-    #[inline]
-    fn put_or_line_up<T>(
-        &self,
-        in_line: &mut InLine<'_>,
-        put: impl Fn(&mut Accumulator) -> Result<T, TrySendError>,
-    ) -> Result<T, TrySendError> {
-        let mut desk = self.desk();
-        let told = self.put_at(&mut desk, in_line.place, put);
-        if in_line.place.is_none() && matches!(told, Err(TrySendError::Full)) {
-            let wanted = desk.accumulator.wanted();
-            in_line.place = Some(desk.line.join(wanted));
-        }
-        told
     }
 
     /// Wakes the task if there is something for it that it does not know of, and counts what can't be left for it.
@@ -177,12 +122,11 @@ impl Shared {
         }
     }
 
-    /// Lets the task have a turn after a batch, where one thread does everything.
-    pub(super) async fn give_turn(&self) {
+    /// True if the task is to have a turn, where one thread does everything: after each batch, once.
+    #[inline]
+    pub(super) fn owes_a_turn(&self) -> bool {
         // Looked at first: a swap for each record would cost more.
-        if self.owes_a_turn.load(Ordering::Relaxed) && self.owes_a_turn.swap(false, Ordering::Relaxed) {
-            tokio::task::yield_now().await;
-        }
+        self.owes_a_turn.load(Ordering::Relaxed) && self.owes_a_turn.swap(false, Ordering::Relaxed)
     }
 
     /// Asks for word when the fate of everything that was taken is known. A task that is gone gives none.
