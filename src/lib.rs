@@ -5,7 +5,8 @@
 //!
 //! The guide: what is [guaranteed](guide::guarantee), what happens at [failures](guide::failures), how to choose
 //! [sizes](guide::sizing), [operations](guide::operations), [embedding](guide::embedding) into an engine, coming from
-//! [rdkafka](guide::migrating_from_rdkafka), and the [program](guide::cli).
+//! [rdkafka](guide::migrating_from_rdkafka), the [program](guide::cli), and, with the feature `broker`, tests of your own job
+//! (`guide::testing`).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "broker")]

@@ -1,7 +1,7 @@
 //! The layers of the crate, checked: who imports whom, what pure code may name, how long a file may be.
 //!
 //! ```text
-//! ids, record, error < wire < proto < exchange < net < client < sink, source < checkpoint < cli
+//! ids, record < wire < proto < exchange < net < client < sink, source < checkpoint < cli
 //! ```
 //! Each may import what stands left of it. The embedded broker stands beside: it imports `ids`, `record` and `wire`, and
 //! only `cli` imports it.
@@ -11,7 +11,7 @@ use std::{fs, path::Path};
 #[path = "layers/tokens.rs"]
 mod tokens;
 
-const BASE: &[&str] = &["ids", "record", "error"];
+const BASE: &[&str] = &["ids", "record"];
 const LAYERS: &[&[&str]] = &[
     BASE,
     &["wire"],
@@ -171,7 +171,7 @@ fn imports_to_the_right_are_found_in_every_form() {
 fn imports_to_the_left_and_within_a_layer_pass() {
     found("proto/a.rs", "use crate::{ids::X, wire::versions::TransactionVersion}; use super::b;", &[]);
     found("exchange/mod.rs", "use crate::{proto::X, wire::Y}; use kafka_protocol::messages::Z;", &[]);
-    found("record.rs", "use crate::{error::E, ids::TopicName};", &[]);
+    found("record.rs", "use crate::ids::TopicName;", &[]);
     found("cli/mod.rs", "use crate::{broker::Broker, checkpoint::X};", &[]);
     found("wire/a.rs", "mod inner { use super::super::b; } use self::inner::X; pub(crate) fn f() {}", &[]);
     found("lib.rs", "pub use crate::sink::X; async fn f() {}", &[]);

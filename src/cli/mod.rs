@@ -82,7 +82,7 @@ enum Command {
     Timeline(timeline::Args),
     /// Run a small Kafka in memory, to try things out
     Broker(broker::Args),
-    /// Watch records go in exactly once in spite of kill -9; takes half a minute and needs no cluster
+    /// Watch records go in exactly once in spite of kill -9; takes less than half a minute and needs no cluster
     Demo,
     /// Print the script that completes these commands in a shell
     Completions(completions::Args),

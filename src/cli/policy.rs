@@ -1,4 +1,4 @@
-//! Options of `pipe` that say what its sink does where there is a choice.
+//! Options of `pipe` and `mirror` that say what its sink does where there is a choice.
 
 use crate::{
     proto::{

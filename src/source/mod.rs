@@ -93,6 +93,9 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// [`SourceError`].
+    ///
+    /// # Cancel safety
+    /// A job that ends meanwhile drops the future: what it has taken of an input that can be read once only is then gone.
     fn open<'a>(
         &'a self,
         subtask: Subtask,

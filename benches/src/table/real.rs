@@ -184,8 +184,8 @@ impl Runner<'_> {
         let row = |what: &str, goal, values| Row::measured("P9", what.to_owned(), goal, values);
         Ok(vec![
             row(&format!("records/s, real, {places}"), Goal::Shown, own.iter().map(rate).collect()),
-            row("  / BaseProducer", base, ratios(rate, &base_runs)),
-            row("  / ProducerPerformance", java, ratios(rate, &java_runs)),
+            row(&format!("records/s, real, {places} / BaseProducer"), base, ratios(rate, &base_runs)),
+            row(&format!("records/s, real, {places} / ProducerPerformance"), java, ratios(rate, &java_runs)),
             row("  CPU s per million", Goal::Shown, own.iter().map(cpu).collect()),
             row("  CPU / BaseProducer", Goal::Shown, ratios(cpu, &base_runs)),
             row("  CPU / ProducerPerformance, JVM included", Goal::Shown, ratios(cpu, &java_runs)),

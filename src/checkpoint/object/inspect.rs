@@ -44,6 +44,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn exists(&self) -> Result<bool, StoreError> {
         Ok(self.heads.highest().await?.is_some())
     }
@@ -52,6 +55,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn is_free(&self) -> Result<bool, StoreError> {
         Ok(self.heads.highest().await?.is_none_or(|at| at.head.free))
     }
@@ -60,6 +66,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it cannot be read; never an older one instead.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn newest(&self) -> Result<Option<Checkpoint>, StoreError> {
         let binding = Binding::default();
         match stock::usable(&self.bucket, &binding, &self.heads).await? {
@@ -72,6 +81,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn checkpoints(&self) -> Result<Vec<CheckpointFile>, StoreError> {
         let Some(at) = self.heads.highest().await? else { return Ok(Vec::new()) };
         let objects = self.bucket.list(Folder::Checkpoints).await?;
@@ -115,6 +127,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`], also for one that cannot be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn committables(&self) -> Result<Vec<(PathBuf, Committable)>, StoreError> {
         let mut found = Vec::new();
         for name in self.committable_names().await? {
@@ -129,6 +144,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn committable(&self, name: &str) -> Result<Option<Committable>, StoreError> {
         let Some(bytes) = self.bucket.read(Folder::Committables, name).await? else { return Ok(None) };
         let path = self.bucket.path(Folder::Committables, name);
@@ -145,6 +163,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be asked; faults of objects are in the result.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
         let mut verified = Verified::default();
         let mut named = BTreeSet::new();

@@ -102,6 +102,9 @@ impl ObjectState {
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     pub async fn timeline(&self) -> Result<Vec<CheckpointTimes>, StoreError> {
         let bucket = self.bucket();
         let mut text = String::new();

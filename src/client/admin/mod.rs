@@ -57,7 +57,7 @@ impl Admin {
     /// Those of `partitions` that exist and have no leader now.
     ///
     /// # Errors
-    /// [`AdminError::Client`] if no broker answers.
+    /// [`AdminError::Unavailable`] if no broker answers.
     ///
     /// # Cancel safety
     /// Cancel safe.

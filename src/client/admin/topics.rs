@@ -18,7 +18,8 @@ impl Client {
     /// Without `replication` the broker's default is used. Needs CREATE.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with the broker's explanation.
+    /// [`ClientError::Refused`] with the broker's explanation, where it may pass after `max.block.ms`; others if no broker
+    /// answers.
     ///
     /// # Cancel safety
     /// Cancel safe: the topic is created or not; call it again.

@@ -132,6 +132,9 @@ impl Input {
     ///
     /// # Errors
     /// [`InputError`].
+    ///
+    /// # Cancel safety
+    /// A file can be opened again. What was read of standard input by then is gone.
     pub async fn open(
         source: &LinesInput,
         position: InputPosition,
