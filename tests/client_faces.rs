@@ -3,10 +3,10 @@
 
 mod kit;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt, stream};
+use futures::{FutureExt, SinkExt, StreamExt, stream};
 use kafka_2pc::{
     broker::{Api, Profile, Reaction},
     client::{Outgoing, SendError, Topic},
@@ -48,6 +48,23 @@ async fn a_record_that_was_taken_is_part_of_the_transaction_without_a_flush() {
     }
     within(sink.finish()).await.unwrap().commit().await.unwrap();
     assert_eq!(b.committed().await.len(), 20);
+}
+
+#[tokio::test]
+async fn a_flush_is_of_everything_that_was_taken_before_it_ended() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    let topic = b.topic().await;
+    let mut sink = b.producer("a").init().await.unwrap().begin().into_sink();
+    b.fault(Api::Produce, Reaction::ApplyThenDelay(Duration::from_millis(100)));
+    within(sink.feed(outgoing(&topic, "first".into()))).await.unwrap();
+    // As a stream is forwarded that pauses: a flush begins, and then there is another record.
+    assert!(sink.flush().now_or_never().is_none());
+    within(sink.feed(outgoing(&topic, "second".into()))).await.unwrap();
+    within(sink.flush()).await.unwrap();
+    let stored = b.broker.journal().iter().filter(|e| e.api == Api::Produce).count();
+    assert_eq!(stored, 2, "batches that were sent by the end of the flush");
+    within(sink.finish()).await.unwrap().commit().await.unwrap();
+    assert_eq!(b.committed().await, ["first", "second"]);
 }
 
 #[tokio::test]

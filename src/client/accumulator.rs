@@ -288,6 +288,11 @@ impl Accumulator {
         Ok(self.track(place))
     }
 
+    /// How much memory is free.
+    pub(super) fn room(&self) -> usize {
+        self.settings.buffer_bytes.saturating_sub(self.link.unacked() + self.open_bytes)
+    }
+
     /// So many bytes are not for the next records, but for others.
     pub(super) fn leave_room(&mut self, bytes: usize) {
         self.reserved = bytes;
@@ -454,7 +459,8 @@ impl Accumulator {
         let topic = &mut self.topics[place.topic];
         let lane = &mut topic.partitions[place.partition];
         let Some(open) = lane.open.take() else { return Ok(()) };
-        self.open_bytes = self.open_bytes.saturating_sub(open.builder.len_bytes());
+        let bytes = open.builder.len_bytes();
+        self.open_bytes = self.open_bytes.saturating_sub(bytes);
         let mut batch = match open.builder.seal_at(self.settings.compression, self.settings.levels) {
             Ok(batch) => batch,
             Err(e) => {
@@ -469,6 +475,10 @@ impl Accumulator {
             self.router.buffers.give(spare);
         }
         self.link.hold(batch.len());
+        if batch.len() < bytes {
+            // Compressed it takes less: there may be room now for those who wait.
+            self.link.stir();
+        }
         let partition = i32::try_from(place.partition).unwrap_or(i32::MAX);
         self.closed.push(Sealed {
             partition: TopicPartition { topic: topic.topic.name().clone(), partition },

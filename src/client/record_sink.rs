@@ -33,6 +33,7 @@ pub struct RecordSink {
     /// Taken from the caller, and waiting for memory.
     held: Option<Outgoing>,
     freed: Option<BoxFuture<'static, ()>>,
+    /// Of everything that was taken so far.
     flushing: Option<BoxFuture<'static, Result<(), SendError>>>,
 }
 
@@ -92,6 +93,8 @@ impl Sink<Outgoing> for RecordSink {
 
     fn start_send(mut self: Pin<&mut Self>, item: Outgoing) -> Result<(), SendError> {
         let this = &mut *self;
+        // A flush that is under way is not of this one.
+        this.flushing = None;
         match try_send(&mut this.transaction, &item) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full) => {

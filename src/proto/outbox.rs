@@ -391,7 +391,9 @@ impl Outbox {
             }
             BatchFact::RetrySoon => {
                 let wait = backoff::soon(queue.soon);
-                queue.soon = queue.soon.saturating_add(1);
+                if !queue.follows(at) {
+                    queue.soon = queue.soon.saturating_add(1);
+                }
                 queue.again(now, at, wait.or(Some(SOON_AT_LAST)), false)
             }
             // Behind a batch that is still missing, a gap is what that batch's failure left; it closes when
@@ -531,15 +533,25 @@ impl Queue {
     }
 
     fn again<C>(&mut self, now: Moment, at: usize, wait: Option<Duration>, metadata: bool) -> Step<C> {
+        let follows = self.follows(at);
         if let Some(sent) = self.sent.get_mut(at) {
             sent.in_flight = false;
         }
         // Batches that were under way together are one failure: their waits don't add up.
+        if follows {
+            return Step::Again { metadata };
+        }
         if wait.is_some() || self.not_before <= now {
             let wait = wait.unwrap_or_else(|| self.backoff.next_wait());
             self.not_before = self.not_before.max(now.after(wait));
         }
         Step::Again { metadata }
+    }
+
+    /// Whether one before it waits already, behind which it is sent again: however late its answer came, it has no wait of its
+    /// own.
+    fn follows(&self, at: usize) -> bool {
+        !self.is_over() && self.sent.iter().take(at).any(Sent::waits)
     }
 
     fn oldest(&self) -> Option<Moment> {

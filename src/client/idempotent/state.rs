@@ -100,7 +100,9 @@ impl Shared {
         place: Option<Place>,
         put: impl FnOnce(&mut Accumulator) -> Result<T, TrySendError>,
     ) -> Result<T, TrySendError> {
-        desk.accumulator.leave_room(desk.line.before(place));
+        let reserved =
+            if desk.line.is_empty() { 0 } else { desk.line.before(place, desk.accumulator.room()) };
+        desk.accumulator.leave_room(reserved);
         let put = put(&mut desk.accumulator);
         self.left_on(desk);
         put

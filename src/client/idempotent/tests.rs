@@ -148,7 +148,7 @@ fn who_waits_for_memory_is_not_overtaken() {
     assert!(waits(&mut middle));
     memory.store(0);
     assert!(!waits(&mut middle) && !waits(&mut small));
-    assert_eq!(memory.shared.desk().line.before(None), 0, "they are held on to, and keep nothing back");
+    assert_eq!(memory.shared.desk().line.before(None, 0), 0, "they are held on to, and keep nothing back");
 }
 
 #[test]
@@ -178,5 +178,44 @@ fn who_gives_up_makes_way() {
     drop(large);
     assert!(freed.now_or_never().is_some(), "the next one is told");
     assert!(!waits(&mut middle));
-    assert_eq!(memory.shared.desk().line.before(None), 0, "nobody is left in line");
+    assert_eq!(memory.shared.desk().line.before(None, 0), 0, "nobody is left in line");
+}
+
+#[cfg(feature = "lz4")]
+mod compressed {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        task::{Context, Wake, Waker},
+    };
+
+    use super::*;
+    use crate::record::Compression;
+
+    #[test]
+    fn what_compression_saves_is_for_who_waits() {
+        let builder =
+            builder().buffer_memory(64 << 10).linger(Duration::from_secs(3600)).compression(Compression::Lz4);
+        let memory =
+            Memory { shared: Shared::new(builder.router, builder.config), topic: Topic::sample("t", 1) };
+        // More is under way than is open, and is not answered.
+        memory.shared.link.hold(40_000);
+        assert!(!waits(&mut memory.send(20_000)));
+        let mut middle = memory.send(10_000);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(waits(&mut middle) && middle.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        drop(memory.shared.flush());
+        assert!(woken.0.load(Ordering::Relaxed), "what was open takes less now, and nobody tells");
+        assert!(!waits(&mut middle));
+    }
+
+    /// Whether a future was told to look again.
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }

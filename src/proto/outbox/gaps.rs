@@ -130,10 +130,12 @@ impl Outbox {
         if whole.doubt || records != i64::from(whole.batch.records) {
             return false;
         }
-        let mut sequence = whole.sequence;
+        // An answer that came after the one that says so may have told that a later batch is stored.
+        let (mut sequence, passed) = (whole.sequence, whole.passed);
         queue.sent.remove(at);
         for (place, part) in parts.iter().enumerate() {
-            queue.sent.insert(at + place, Sent { in_flight: false, ..Sent::leaving(*part, sequence) });
+            let waiting = Sent { in_flight: false, passed, ..Sent::leaving(*part, sequence) };
+            queue.sent.insert(at + place, waiting);
             sequence = increment_sequence(sequence, part.records);
         }
         true
@@ -258,7 +260,7 @@ impl Queue {
     }
 
     /// The oldest batch can't be stored under its present identity.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let gap = self.sent.iter().take_while(|s| s.gone);
         let oldest = self.sent.iter().find(|s| !s.gone);
         let is_certain = |oldest: &Sent| !oldest.doubt || gap.clone().any(|s| !s.doubt);

@@ -156,6 +156,50 @@ fn batches_that_fail_together_wait_once() {
 }
 
 #[test]
+fn however_late_the_others_of_a_failure_are_answered_they_add_no_wait() {
+    for (late, until) in [
+        (BatchFact::OutOfOrder, 4_000),
+        (BatchFact::RetrySoon, 4_000),
+        (BatchFact::RetryAt(NodeId(2)), 4_000),
+        (BatchFact::Retry, 4_000),
+    ] {
+        let mut o = outbox();
+        for id in 1..=5 {
+            o.push(p(0), batch(id, 10));
+            drain(&mut o, 0);
+        }
+        learn(&mut o, 0, 1, BatchFact::RetrySoon);
+        // The broker has got over it meanwhile, and finds that these are not the next.
+        for id in 2..=5 {
+            learn(&mut o, 3_000, id, late.clone());
+        }
+        assert_eq!(drain(&mut o, until), [(1, 0)], "{late:?}");
+        // It is as if the others had never been there.
+        learn(&mut o, 5_000, 1, BatchFact::RetrySoon);
+        assert_eq!(drain(&mut o, 6_000), [(1, 0)], "{late:?}");
+    }
+}
+
+#[test]
+fn parts_of_a_batch_that_another_one_has_passed_are_not_sent_behind_it() {
+    let mut o = outbox();
+    o.push(p(0), batch(1, 10));
+    o.push(p(0), batch(2, 10));
+    assert_eq!((drain(&mut o, 0), drain(&mut o, 0)), (vec![(1, 0)], vec![(2, 10)]));
+    // The first is too large, and is to be split; before that is done the second is stored, in a log that was created anew.
+    assert!(o.can_replace(&p(0), BatchId(1)));
+    learn(&mut o, 0, 2, BatchFact::Stored(Some(0)));
+    assert!(o.replace(&p(0), BatchId(1), &[batch(3, 5), batch(4, 5)]));
+    for part in [3, 4] {
+        assert_eq!(drain(&mut o, 0)[0].0, part);
+        let refused = o.trouble(Moment(0), &p(0), BatchId(part), Trouble::OutOfOrder);
+        assert_eq!(refused, Resolved::Over(Fate::NotStored));
+    }
+    assert_eq!(o.broken().count(), 0);
+    assert!(o.is_empty());
+}
+
+#[test]
 fn a_first_batch_that_leaves_alone_is_waited_for() {
     let mut o = outbox();
     o.limits.first_batch = FirstBatch::Alone;
