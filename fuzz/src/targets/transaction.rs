@@ -55,12 +55,12 @@ fn happen(model: &mut Model, choices: &mut Input<'_>) {
         }
         10 => model.produce_lost(usize::from(more)),
         11 => model.leaders(|index| (more & (1 << (index % 4)) == 0).then_some(NodeId(i32::from(more) % 2))),
-        12 if more % 4 == 0 => model.topic_replaced(),
+        12 if more.is_multiple_of(4) => model.topic_replaced(),
         12 => model.topics_checked(),
-        13 => model.described((more % 2 == 0).then_some(i64::from(more))),
+        13 => model.described(more.is_multiple_of(2).then_some(i64::from(more))),
         14 if model.aborts() => model.aborted(abort_fact(more)),
         14 => model.offsets_committed(offsets_fact(more)),
-        _ if more % 4 == 0 => model.wait(Duration::from_secs(20 * u64::from(more))),
+        _ if more.is_multiple_of(4) => model.wait(Duration::from_secs(20 * u64::from(more))),
         _ if more % 4 == 1 => model.wait(Duration::from_millis(u64::from(choices.byte()))),
         _ => model.deadline(),
     }

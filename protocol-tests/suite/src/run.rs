@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::arm::Arm;
 use crate::bench::{Bench, World};
-use crate::outcome::{Failure, Outcome, Shown};
+use crate::outcome::{Failure, Outcome, Shown, equal};
 use crate::rows;
 use crate::table::{Entry, Need, Where};
 use crate::trace::{Line, difference};
@@ -133,7 +133,11 @@ impl Runner {
             runtime.block_on(async {
                 let late = || Failure::wrong(format!("not done after {} s", LIMIT.as_secs()));
                 tokio::select! {
-                    shown = tokio::time::timeout(LIMIT, (test.body)(&bench)) => shown.map_err(|_| late())?,
+                    shown = tokio::time::timeout(LIMIT, (test.body)(&bench)) => {
+                        shown.map_err(|_| late())??;
+                        // A row that was spared what it is about has shown nothing.
+                        equal("planned faults that did not happen", bench.tap.to_come(), 0)
+                    }
                     Ok(()) = &mut overdue => Err(late()),
                 }
             })

@@ -87,13 +87,14 @@ impl Tap {
         lock(&self.0.manglings).push(Mangling { api, left: times, mangle: Box::new(mangle) });
     }
 
-    /// How many answers are still to be changed or mangled, by rules that have an end.
+    /// What is still to happen: to requests, and to answers by rules that have an end.
     #[must_use]
     pub fn to_come(&self) -> u32 {
+        let plans = u32::try_from(lock(&self.0.plans).len()).unwrap_or(u32::MAX);
         let changes: u32 =
             lock(&self.0.changes).iter().map(|rule| rule.left).filter(|left| *left < ENDLESS).sum();
         let manglings: u32 = lock(&self.0.manglings).iter().map(|rule| rule.left).sum();
-        changes + manglings
+        plans + changes + manglings
     }
 
     pub(super) fn mangled(&self, api: Api, version: i16, frame: &Bytes) -> Option<Mangled> {

@@ -143,6 +143,9 @@ pub(super) async fn b23(bench: &Bench) -> Shown {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         until_state(&client, &id, CoordinatorState::Ongoing).await?;
+    } else {
+        equal("AddPartitionsToTxn of a client on V2", bench.tap.count(Api::AddPartitionsToTxn), 0)?;
+        bench.tap.clear();
     }
     commit(bench, producer, &topic, "second").await?;
     equal("committed", bench.committed(&topic).await?, ["first", "second"])

@@ -72,6 +72,7 @@ pub(super) async fn p16(bench: &Bench) -> Shown {
     // Somebody spoils the other's history, too.
     let spoiled = Identity { epoch: ProducerEpoch(1), ..own(&troubled)? };
     flush(&troubled, &other).await??;
+    equal("faults that the other one was spared", troubled.tap.to_come(), 0)?;
     troubled.write_as(&topic, (spoiled, 0), &["foreign"]).await?;
     write(&troubled, &other, &topic, &["other at last"]).await?;
     write(bench, &one, &topic, &["one at last"]).await?;
