@@ -37,6 +37,18 @@ fn on_first() -> TopicPartition {
 }
 
 #[tokio::test]
+async fn nobody_but_brokers_writes_to_a_topic_of_theirs() {
+    let b = Bench::new(Profile::kafka_4_4()).await;
+    b.client.create_topic("__consumer_offsets", 1, None).await.unwrap();
+    let topic = within(b.client.topic("__consumer_offsets")).await.unwrap();
+    let producer = small(&b);
+    producer.send(&topic, Some(0), RecordRef::value(b"v")).await.unwrap();
+    let told = within(producer.flush()).await.unwrap_err();
+    assert_eq!((told.records, told.unknown, told.cause.kind), (1, 0, CauseKind::Refused));
+    assert!(told.cause.to_string().contains("INVALID_TOPIC_EXCEPTION"), "{told}");
+}
+
+#[tokio::test]
 async fn a_cut_connection_at_every_request_loses_nothing_and_doubles_nothing() {
     for api in [Api::ApiVersions, Api::Metadata, Api::InitProducerId, Api::Produce] {
         for (reaction, nth) in

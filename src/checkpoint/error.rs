@@ -211,7 +211,7 @@ pub enum StoreError {
 
 fn remedy(older: Option<&PathBuf>) -> String {
     match older {
-        None => "There is no older checkpoint.".to_owned(),
+        None => "No older checkpoint is used in its place.".to_owned(),
         Some(older) => format!(
             "{} is older and whole; if it is used instead (by moving the damaged file away), everything that was \
              committed after it is written a second time",

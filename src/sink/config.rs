@@ -206,6 +206,10 @@ impl SinkConfig {
         if self.delivery_timeout.is_zero() {
             return range("delivery.timeout.ms", "0".to_owned(), "nothing arrives within no time");
         }
+        if self.linger >= self.delivery_timeout {
+            let (value, why) = (self.linger.as_millis().to_string(), "delivery.timeout.ms is over by then");
+            return range("linger.ms", value, why);
+        }
         if interval.saturating_add(outage) > timeout {
             return Err(SinkConfigError::TimeoutTooShort { timeout, interval, outage });
         }
@@ -233,6 +237,8 @@ mod tests {
         }
         let never = SinkConfig { delivery_timeout: Duration::ZERO, ..good.clone() };
         assert!(refused(never).starts_with("delivery.timeout.ms"));
+        let lazy = SinkConfig { linger: good.delivery_timeout, ..good.clone() };
+        assert!(refused(lazy).starts_with("linger.ms = 120000"));
         for compression in Compression::ALL {
             let config = SinkConfig { compression, ..good.clone() };
             let told = config.validate().map_err(|e| e.to_string());

@@ -56,6 +56,19 @@ async fn records_keep_all_their_parts() {
 }
 
 #[tokio::test]
+async fn a_record_without_a_timestamp_has_none_behind_the_source_either() {
+    let b = Bench::with(BrokerConfig::default()).await;
+    let topic = b.topic().await;
+    let producer = b.client.idempotent_producer().start();
+    let record = RecordRef { timestamp: Some(-1), ..RecordRef::value(b"v") };
+    producer.send(&topic, Some(1), record).await.unwrap();
+    within(producer.flush()).await.unwrap();
+    let mut reader = opened(&source(&b.client, &[TOPIC]), &[]).await;
+    let read = within(reader.next()).await.unwrap().unwrap();
+    assert_eq!(read[0].as_ref(&mut Vec::new()).timestamp, Some(-1), "a writer stamps what says nothing");
+}
+
+#[tokio::test]
 async fn a_first_start_begins_where_it_is_told() {
     let b = Bench::with(BrokerConfig::default()).await;
     write(&b).await;

@@ -13,7 +13,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use job::{Place, Size};
 use kafka_2pc_benches::{
     measure::Sample,
@@ -56,7 +56,12 @@ async fn bench(words: Vec<String>) -> Result<()> {
         let mut value = || words.next().with_context(|| format!("{name}: its value is missing\n{USAGE}"));
         match name.as_str() {
             "--quick" => size = Size::Quick,
-            "--only" => only = Some(value()?),
+            "--only" => {
+                let measure = value()?;
+                let is_known = ["state", "pressure", "timeline"].contains(&measure.as_str());
+                ensure!(is_known, "--only {measure}: no such measure\n{USAGE}");
+                only = Some(measure);
+            }
             "--bootstrap" => options.bootstrap = Some(value()?),
             "--topic" => options.topic = value()?,
             _ => bail!("{name}: no such option\n{USAGE}"),

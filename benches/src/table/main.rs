@@ -17,9 +17,16 @@ mod rows;
 mod run;
 mod scenario;
 
-use std::{collections::BTreeMap, process::ExitCode, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kafka_2pc_bench_child::Job;
 use serde_json::Value;
 
@@ -53,6 +60,9 @@ fn main() -> ExitCode {
 fn table(options: &Options) -> Result<()> {
     let began = Instant::now();
     let programs = Programs::find(options)?;
+    // Before anything is measured that could not be kept.
+    [&options.json, &options.svg].into_iter().flatten().try_for_each(|path| writable(path))?;
+    options.real.iter().filter(|real| *real != "start").try_for_each(|real| reachable(real))?;
     settings(options);
     let mut rows = null_rows(options, &programs);
     rows.extend(instructions::rows(&programs, options));
@@ -63,14 +73,27 @@ fn table(options: &Options) -> Result<()> {
         println!("{}", row.line());
     }
     println!("\n{}; {:.0} s", report::summary(&rows), began.elapsed().as_secs_f64());
-    if let Some(path) = &options.svg {
-        let note = format!("{} rounds on {}", options.rounds, machine());
-        std::fs::write(path, plot::svg(&rows, &note)).with_context(|| path.display().to_string())?;
-    }
     if let Some(path) = &options.json {
         let rows: Vec<Value> = rows.iter().map(Row::json).collect();
         std::fs::write(path, Value::from(rows).to_string()).with_context(|| path.display().to_string())?;
     }
+    if let Some(path) = &options.svg {
+        let note = format!("{} rounds on {}", options.rounds, machine());
+        std::fs::write(path, plot::svg(&rows, &note)).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn writable(path: &Path) -> Result<()> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.map(drop).with_context(|| path.display().to_string())
+}
+
+/// Somebody answers there.
+fn reachable(bootstrap: &str) -> Result<()> {
+    let answers = |address: SocketAddr| TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_ok();
+    let server = |server: &str| server.trim().to_socket_addrs().is_ok_and(|mut all| all.any(answers));
+    ensure!(bootstrap.split(',').any(server), "--real {bootstrap}: nobody can be connected to there");
     Ok(())
 }
 

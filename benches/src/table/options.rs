@@ -1,8 +1,11 @@
 //! The options of `bench-table`.
 
-use std::{path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use kafka_2pc_bench_child::Runtime;
+
+use crate::rows::ids;
 
 /// How to call it.
 pub(crate) const USAGE: &str = "\
@@ -75,10 +78,10 @@ impl Options {
             let value =
                 words.next().with_context(|| format!("{name}: no such option, or its value is missing"))?;
             match name.as_str() {
-                "--rounds" => options.rounds = number::<usize>(&value)?.max(1),
-                "--only" => options.only = value.split(',').map(|row| row.trim().to_uppercase()).collect(),
-                "--peers" => options.peers = Some(value.into()),
-                "--runtime" => options.runtime = value,
+                "--rounds" => options.rounds = rounds(&value)?,
+                "--only" => options.only = only(&value)?,
+                "--peers" => options.peers = Some(program(value)?),
+                "--runtime" => options.runtime = value.parse::<Runtime>()?.to_string(),
                 "--real" => options.real = Some(value),
                 "--svg" => options.svg = Some(value.into()),
                 "--json" => options.json = Some(value.into()),
@@ -95,8 +98,25 @@ impl Options {
     }
 }
 
-fn number<T: FromStr<Err: std::error::Error + Send + Sync + 'static>>(text: &str) -> Result<T> {
-    text.parse().with_context(|| format!("{text}: not a number that fits"))
+fn rounds(text: &str) -> Result<usize> {
+    text.parse().ok().filter(|rounds| *rounds > 0).with_context(|| format!("{text}: not a number of rounds"))
+}
+
+fn only(text: &str) -> Result<Vec<String>> {
+    let known = ids();
+    let row = |row: &str| {
+        let row = row.trim().to_uppercase();
+        let is_known = known.iter().any(|id| *id == row || (row.len() == 1 && id.starts_with(&row)));
+        ensure!(is_known, "{row:?} is no row: {}, or the first letter of some", known.join(", "));
+        Ok(row)
+    };
+    text.split(',').map(row).collect()
+}
+
+fn program(path: String) -> Result<PathBuf> {
+    let path = PathBuf::from(path);
+    ensure!(path.is_file(), "{} is not there", path.display());
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -114,6 +134,16 @@ mod tests {
         assert_eq!(options.rounds, 3);
         assert!(parse("").unwrap().wants("S9"));
         assert_eq!(parse("--quick").unwrap().rounds, 1);
-        assert!(parse("--what 1").is_err() && parse("--rounds").is_err());
+        for wrong in [
+            "--what 1",
+            "--rounds",
+            "--rounds 0",
+            "--only P1,Z9",
+            "--only P1x",
+            "--runtime none",
+            "--peers /nowhere/peers",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -196,6 +196,15 @@ pub(crate) const SPECS: &[Spec] = {
     ]
 };
 
+/// The names of all rows, also of those that are not measured against the null broker.
+pub(crate) fn ids() -> Vec<&'static str> {
+    let mut ids: Vec<_> = SPECS.iter().map(|spec| spec.id).collect();
+    ids.extend(["E1", "E2", "E3", "P9", "S2", "S3", "S4", "S5", "S9", "T8"]);
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 impl Spec {
     /// What it says, in words.
     pub(crate) fn text(&self) -> String {

@@ -46,7 +46,8 @@ impl Programs {
         let folder = here.parent().context("this program is in no folder")?.to_owned();
         let beside = folder.join("bench-peers");
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/target/release/bench-peers");
-        let peers = options.peers.clone().into_iter().chain([beside, built]).find(|path| path.is_file());
+        let found = || [beside, built].into_iter().find(|path| path.is_file());
+        let peers = options.peers.clone().or_else(found);
         let programs = Self { client: folder.join("bench-client"), codec: folder.join("bench-codec"), peers };
         ensure!(
             programs.client.is_file(),

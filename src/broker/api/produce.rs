@@ -18,7 +18,7 @@ use kafka_protocol::protocol::StrBytes;
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
 use crate::broker::access::Operation;
-use crate::broker::cluster::Cluster;
+use crate::broker::cluster::{Cluster, OFFSETS_TOPIC, TRANSACTION_TOPIC};
 use crate::broker::log::{AppendRules, Appended, marker};
 use crate::broker::shared::Context;
 use crate::ids::{TopicId, TopicName, TopicPartition};
@@ -95,6 +95,11 @@ fn topic_of(cluster: &Cluster, topic: &TopicProduceData, version: i16) -> Result
     cluster.topics.name_of(id).cloned().ok_or(ResponseError::UnknownTopicId)
 }
 
+/// Only brokers write there.
+fn is_internal(topic: &TopicName) -> bool {
+    [TRANSACTION_TOPIC, OFFSETS_TOPIC].contains(&&**topic)
+}
+
 /// One partition: check the batch, then append it; a transactional one may have to wait for the end of the last
 /// transaction.
 async fn produce(
@@ -139,6 +144,9 @@ fn append(
 ) -> Result<Appended, ResponseError> {
     let (owner, version, acks) = call;
     let config = &ctx.shared.config;
+    if is_internal(&at.topic) && cluster.topics.named(&at.topic).is_some() {
+        return Err(ResponseError::InvalidTopicException);
+    }
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());
     cluster.led_by(ctx.node, &at.topic, at.partition)?;
     let topic = cluster.topics.named(&at.topic).ok_or(ResponseError::UnknownTopicOrPartition)?;

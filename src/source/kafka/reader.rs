@@ -123,7 +123,8 @@ impl Reader {
             key: record.key,
             value: record.value,
             headers: record.headers.into_iter().map(|header| (header.key, header.value)).collect(),
-            timestamp: (record.timestamp >= 0).then_some(record.timestamp),
+            // Also that it has none, -1: a copy of it has none either.
+            timestamp: Some(record.timestamp),
         }
     }
 }

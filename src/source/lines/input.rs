@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -145,7 +145,7 @@ impl Input {
         match source {
             LinesInput::File(path) => {
                 let file = open_file(path, &name)?;
-                std::thread::spawn(move || read_all(file, &to_us));
+                std::thread::spawn(move || read_file(file, &to_us));
             }
             LinesInput::Stdin => _ = std::thread::spawn(move || read_all(io::stdin(), &to_us)),
         }
@@ -349,6 +349,19 @@ fn open_file(path: &Path, name: &str) -> Result<File, InputError> {
         return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "it is a directory")));
     }
     Ok(file)
+}
+
+/// Where a file ends before what was read of it, it was cut meanwhile, perhaps within a line.
+fn read_file(mut file: File, to: &mpsc::Sender<io::Result<Vec<u8>>>) {
+    read_all(&mut file, to);
+    let lengths = file.metadata().and_then(|now| Ok((now.is_file(), now.len(), file.stream_position()?)));
+    if let Ok((true, length, read)) = lengths {
+        if length < read {
+            let told = format!("it was cut to {length} bytes when {read} of them were read already");
+            // Nobody may be left to hear it.
+            _ = to.blocking_send(Err(io::Error::new(io::ErrorKind::UnexpectedEof, told)));
+        }
+    }
 }
 
 fn read_all(mut from: impl Read, to: &mpsc::Sender<io::Result<Vec<u8>>>) {

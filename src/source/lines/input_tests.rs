@@ -147,3 +147,19 @@ async fn a_read_that_fails_is_not_the_end_of_the_input() {
         assert!(matches!(input.next_line().await, Err(InputError::Io { .. })));
     }
 }
+
+#[tokio::test]
+async fn a_file_that_is_cut_while_it_is_read_is_not_one_that_ends() {
+    let (file, source) = file(&b"0123456789abcdef\n".repeat(100_000));
+    let mut input = Input::open(&source, InputPosition::default(), MAX).await.unwrap();
+    assert_eq!(lines(&mut input, 3).await.len(), 3);
+    file.as_file().set_len(1000).unwrap();
+    let error = loop {
+        match input.next_line().await {
+            Ok(line) => assert_eq!(line, Some(&b"0123456789abcdef"[..]), "half a line, or an end"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("it was cut to 1000 bytes when"), "{error}");
+    assert!(input.next_line().await.is_err(), "it stays so");
+}
