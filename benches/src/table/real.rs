@@ -204,7 +204,7 @@ impl Runner<'_> {
         };
         let rate = Outcome::records_per_second;
         let cpu = Outcome::cpu_per_million;
-        let places = format!("{partitions} partition(s)");
+        let places = format!("{partitions}p");
         let row = |what: &str, goal, values| Row::measured("P9", what.to_owned(), goal, values);
         Ok(vec![
             row(&format!("records/s, real, {places}"), Goal::Shown, own.iter().map(rate).collect()),
