@@ -34,12 +34,16 @@ pub(super) async fn k34(bench: &Bench) -> Shown {
     go_on(&client, (&ends, &topic)).await?;
     let aborted = keyed(&client, (&fenced, &topic), "aborted").await?;
     go_on(&client, (&fenced, &topic)).await?;
-    // As long as the log is whole it tells both.
-    is_committed(&outcome(bench, &committed).await?)?;
-    is_lost(&outcome(bench, &aborted).await?)?;
+    let gone: Vec<_> = [&committed, &aborted].iter().map(|c| c.partitions[0].offset).collect();
+    // As long as the log is whole it tells both. On a busy machine the cleaner may have come before.
+    let told = [outcome(bench, &committed).await?, outcome(bench, &aborted).await?];
+    let log = bench.log(&topic).await?;
+    if gone.iter().all(|data| is_there(&log, *data) && is_there(&log, data + 1)) {
+        is_committed(&told[0])?;
+        is_lost(&told[1])?;
+    }
     // The newest of its key is another's record.
     bench.write_keyed(&topic, KEY, "new").await?;
-    let gone: Vec<_> = [&committed, &aborted].iter().map(|c| c.partitions[0].offset).collect();
     compact(bench, &topic, &gone).await?;
     for committable in [&committed, &aborted] {
         is_undecidable(&outcome(bench, committable).await?)?;
@@ -73,13 +77,15 @@ async fn go_on(client: &Client, at: (&TransactionalId, &Topic)) -> Shown {
     Ok(())
 }
 
+/// Whether a batch that begins at this offset has records, or a marker, still.
+fn is_there(log: &[Batch], offset: i64) -> bool {
+    log.iter().map(Batch::header).any(|header| header.base_offset == offset && header.count > 0)
+}
+
 /// Waits until the cleaner has left neither the records at these offsets nor the markers behind them. The marker of the
 /// newest transaction of a producer may stay.
 async fn compact(bench: &Bench, topic: &Topic, gone: &[i64]) -> Shown {
-    let is_gone = |offset: i64| gone.iter().any(|data| offset == *data || offset == *data + 1);
-    let is_done = |log: &[Batch]| {
-        log.iter().map(Batch::header).all(|header| header.count == 0 || !is_gone(header.base_offset))
-    };
+    let is_done = |log: &[Batch]| !gone.iter().any(|data| is_there(log, *data) || is_there(log, data + 1));
     let mut log = Vec::new();
     for round in 0..150 {
         if let Ok(broker) = bench.embedded() {
