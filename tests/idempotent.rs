@@ -39,7 +39,6 @@ fn on_first() -> TopicPartition {
 #[tokio::test]
 async fn nobody_but_brokers_writes_to_a_topic_of_theirs() {
     let b = Bench::new(Profile::kafka_4_4()).await;
-    b.client.create_topic("__consumer_offsets", 1, None).await.unwrap();
     let topic = within(b.client.topic("__consumer_offsets")).await.unwrap();
     let producer = small(&b);
     producer.send(&topic, Some(0), RecordRef::value(b"v")).await.unwrap();

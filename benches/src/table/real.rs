@@ -14,8 +14,8 @@ use crate::{
     scenario::Contender,
 };
 
-/// What the rows write to, and how little of it is kept: with some gigabytes of it in the page cache all clients were half as
-/// fast, whether it was on the disk by then or not.
+/// What the rows write to, and how little of it is kept: with some gigabytes of it in the page cache the fastest client is
+/// half as fast, whether it is on the disk by then or not.
 const UP: [&str; 14] = [
     "--topic",
     "bench-1:1",
@@ -34,7 +34,7 @@ const UP: [&str; 14] = [
 ];
 
 /// The rows on a cluster at level 2, and those of them that are another thing below it.
-const ROWS: [(Option<&str>, &[&str]); 2] =
+pub(crate) const ROWS: [(Option<&str>, &[&str]); 2] =
     [(None, &["P9", "S2", "S3", "S4", "S5", "S9"]), (Some("1"), &["S5", "S9"])];
 
 /// Rows on real Kafka, or why they are missing. A cluster that is not ours stays as it is: at its level.

@@ -4,7 +4,7 @@ use kafka_2pc_bench_child::Outcome;
 use kafka_2pc_benches::null::{Counters, Pace};
 use kafka_protocol::messages::ApiKey;
 
-use crate::{run::Measured, scenario::Contender};
+use crate::{real::ROWS, run::Measured, scenario::Contender};
 
 /// What is to be reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -199,7 +199,8 @@ pub(crate) const SPECS: &[Spec] = {
 /// The names of all rows, also of those that are not measured against the null broker.
 pub(crate) fn ids() -> Vec<&'static str> {
     let mut ids: Vec<_> = SPECS.iter().map(|spec| spec.id).collect();
-    ids.extend(["E1", "E2", "E3", "P9", "S2", "S3", "S4", "S5", "S9", "T8"]);
+    ids.extend(ROWS.iter().flat_map(|(_, real)| real.iter().copied()));
+    ids.extend(["E1", "E2", "E3", "T8"]);
     ids.sort_unstable();
     ids.dedup();
     ids

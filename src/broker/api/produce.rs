@@ -18,7 +18,7 @@ use kafka_protocol::protocol::StrBytes;
 use super::Handler;
 use super::produce_txn::{self, ImplicitAdd};
 use crate::broker::access::Operation;
-use crate::broker::cluster::{Cluster, OFFSETS_TOPIC, TRANSACTION_TOPIC};
+use crate::broker::cluster::Cluster;
 use crate::broker::log::{AppendRules, Appended, marker};
 use crate::broker::shared::Context;
 use crate::ids::{TopicId, TopicName, TopicPartition};
@@ -95,11 +95,6 @@ fn topic_of(cluster: &Cluster, topic: &TopicProduceData, version: i16) -> Result
     cluster.topics.name_of(id).cloned().ok_or(ResponseError::UnknownTopicId)
 }
 
-/// Only brokers write there.
-fn is_internal(topic: &TopicName) -> bool {
-    [TRANSACTION_TOPIC, OFFSETS_TOPIC].contains(&&**topic)
-}
-
 /// One partition: check the batch, then append it; a transactional one may have to wait for the end of the last
 /// transaction.
 async fn produce(
@@ -144,7 +139,8 @@ fn append(
 ) -> Result<Appended, ResponseError> {
     let (owner, version, acks) = call;
     let config = &ctx.shared.config;
-    if is_internal(&at.topic) && cluster.topics.named(&at.topic).is_some() {
+    // Only brokers write there.
+    if cluster.topics.named(&at.topic).is_some_and(|topic| topic.internal) {
         return Err(ResponseError::InvalidTopicException);
     }
     let in_sync = cluster.partition(at).map_or(0, |p| p.in_sync(|n| cluster.is_up(n)).len());

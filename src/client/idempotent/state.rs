@@ -91,8 +91,8 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does this for a record, which may have a place in the line: with the memory beside what others wait for who have none or
-    /// a later one.
+    /// Puts a record in, if there is memory beside what those wait for who came before: all who have a place in the line, or
+    /// those before its own.
     #[inline]
     pub(super) fn put<T>(
         &self,

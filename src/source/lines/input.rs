@@ -353,10 +353,12 @@ fn open_file(path: &Path, name: &str) -> Result<File, InputError> {
 
 /// Where a file ends before what was read of it, it was cut meanwhile, perhaps within a line.
 fn read_file(mut file: File, to: &mpsc::Sender<io::Result<Vec<u8>>>) {
+    // Some that are made when they are read (/proc) call themselves empty.
+    let has_length = file.metadata().is_ok_and(|before| before.is_file() && before.len() > 0);
     read_all(&mut file, to);
-    let lengths = file.metadata().and_then(|now| Ok((now.is_file(), now.len(), file.stream_position()?)));
-    if let Ok((true, length, read)) = lengths {
-        if length < read {
+    let lengths = file.metadata().and_then(|now| Ok((now.len(), file.stream_position()?)));
+    if let Ok((length, read)) = lengths {
+        if has_length && length < read {
             let told = format!("it was cut to {length} bytes when {read} of them were read already");
             // Nobody may be left to hear it.
             _ = to.blocking_send(Err(io::Error::new(io::ErrorKind::UnexpectedEof, told)));

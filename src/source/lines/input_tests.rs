@@ -163,3 +163,11 @@ async fn a_file_that_is_cut_while_it_is_read_is_not_one_that_ends() {
     assert!(error.to_string().contains("it was cut to 1000 bytes when"), "{error}");
     assert!(input.next_line().await.is_err(), "it stays so");
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_calls_itself_empty_is_read_to_its_end() {
+    let source = LinesInput::File("/proc/self/status".into());
+    let mut input = Input::open(&source, InputPosition::default(), MAX).await.unwrap();
+    assert!(lines(&mut input, usize::MAX).await.len() > 3);
+}
